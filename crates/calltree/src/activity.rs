@@ -19,7 +19,9 @@ pub struct Activity {
     /// From the first context at which a stack was active to the last one.
     pub range: Option<ContextRange>,
     /// The shortest and the longest possible time of all periods, in 100 ns. They are equal if the
-    /// bounds of all periods were observed. `None` if the trace has no times.
+    /// bounds of all periods were observed. Without the switches of threads, the shortest time is 0,
+    /// because only the moments of transitions were observed; the longest one is from the first
+    /// transition of each period to the next one of the processor. `None` if the trace has no times.
     pub time: Option<(u64, u64)>,
 }
 
@@ -142,11 +144,18 @@ impl Trace {
         let index = &self.index;
         let mut all: Vec<Activity> =
             (0..self.stack_count()).map(|id| self.without_periods(StackId(id))).collect();
-        // The time of the transition before a context: when a period began that starts there.
         let mut times = index.times.as_ref().map(EliasFano::cursor);
         let last = self.transition_count().saturating_sub(1);
-        let mut begin =
-            |context: u64| times.as_mut().map(|times| times.get(context.saturating_sub(1).min(last)));
+        let mut time_of = |transition: u64| times.as_mut().map(|times| times.get(transition.min(last)));
+        // The earliest and the latest time at which a period began: of the transition before its first
+        // context. An inferred one was observed only at the transition of that context.
+        let mut begin = |context: u64, slack: u64| {
+            let latest = if slack > 0 { context } else { context.saturating_sub(1) };
+            Some((time_of(context.saturating_sub(slack + 1))?, time_of(latest)?))
+        };
+        let is_bounded: Vec<bool> = (0..self.stack_count())
+            .map(|id| self.has_switches() || index.tables.stack_info(id).kind.is_of_processor())
+            .collect();
         let mut starts = index.periods.cursor();
         let (mut inferred, mut nth) = (index.inferred_periods.cursor(), 0);
         // The number of contexts by which a period may have begun earlier.
@@ -168,10 +177,15 @@ impl Trace {
             };
             let is_followed = next.is_some_and(|next| next.cpu == period.cpu);
             let (end, end_earlier) = (period.last + 1, if is_followed { slack } else { 0 });
+            let is_bounded = period.stack.is_some_and(|stack| is_bounded[stack.0 as usize]);
             let mut time = || {
-                let (first, last) = (begin(period.first)?, begin(end)?);
-                let shortest = begin(end.saturating_sub(end_earlier))?.saturating_sub(first);
-                Some((shortest, last.saturating_sub(begin(period.first.saturating_sub(earlier))?)))
+                if !is_bounded {
+                    // The moments of the first transition and of the one that ends the period.
+                    let ((_, first), (_, last)) = (begin(period.first, 1)?, begin(end, 1)?);
+                    return Some((0, last.saturating_sub(first)));
+                }
+                let (first, last) = (begin(period.first, earlier)?, begin(end, end_earlier)?);
+                Some((last.0.saturating_sub(first.1), last.1.saturating_sub(first.0)))
             };
             let range = ContextRange::new(ContextId(period.first), ContextId(period.last.max(period.first)));
             *activity = activity.and(Activity {

@@ -139,11 +139,16 @@ impl<'t> Frame<'t> {
     }
 
     /// The first and the last possible time of its start, in 100 ns since 1601: of the transition
-    /// before its first context. `None` if the start is open, also to one side because no transition
-    /// precedes context 0, or if the trace has no times.
+    /// before its first context, and if that is inferred, of the one at which the frame was first
+    /// observed. `None` if the start is open, also to one side because no transition precedes context
+    /// 0, or if the trace has no times.
     pub fn start_time(&self) -> Option<(u64, u64)> {
-        let (lo, hi) = self.start().contexts()?;
-        Some((self.time(lo.checked_sub(1)?)?, self.time(hi.checked_sub(1)?)?))
+        let (lo, latest) = match self.start() {
+            Bound::Observed(at) => (at.0, at.0.checked_sub(1)?),
+            Bound::Inferred { lo, hi } => (lo.0, hi.0),
+            Bound::Open => return None,
+        };
+        Some((self.time(lo.checked_sub(1)?)?, self.time(latest)?))
     }
 
     /// The shortest and the longest possible time from its start to the transition after its last

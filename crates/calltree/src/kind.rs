@@ -87,6 +87,11 @@ impl StackKind {
     /// All values, indexed by their numbers in files.
     pub(crate) const ALL: [Self; 6] =
         [Self::User, Self::Kernel, Self::Interrupt, Self::Deferred, Self::Alternate, Self::Wow64];
+
+    /// Whether it is a stack of a processor, whose activity begins and ends with interrupts.
+    pub fn is_of_processor(self) -> bool {
+        matches!(self, Self::Interrupt | Self::Deferred)
+    }
 }
 
 /// The context of a start or an end, and its certainty.

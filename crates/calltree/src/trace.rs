@@ -8,7 +8,7 @@ use bytes::Bytes;
 use crate::change::StackInfo;
 use crate::frame::Frame;
 use crate::id::{ContextId, Cpu, FrameId, StackId, TransitionId};
-use crate::index::{Index, SAMPLED, StackRow};
+use crate::index::{Index, NO_SWITCHES, SAMPLED, StackRow};
 use crate::kind::{Bound, Count, StackKind};
 use crate::location::Name;
 use crate::pattern::Pattern;
@@ -59,6 +59,12 @@ impl Trace {
     /// Whether the trace is sampled, so that its counts are lower bounds.
     pub fn is_sampled(&self) -> bool {
         self.index.header.flags & SAMPLED != 0
+    }
+
+    /// Whether the switches of threads were observed. Without them, a thread is known to be active only
+    /// at its own transitions, and is assumed to stay so until the next one of its processor.
+    pub fn has_switches(&self) -> bool {
+        self.index.header.flags & NO_SWITCHES == 0
     }
 
     /// Converts a number of observed items to a count.
@@ -659,19 +665,27 @@ impl<'t> Stack<'t> {
         self.trace.index.frames.line(position, |number| numbers.push(FrameId(number)));
     }
 
-    /// The start of its current period of activity, or of the previous one. `None` if it was never
-    /// active up to its context.
+    /// The start of its current period of activity, or of the previous one. Inferred if the trace does
+    /// not have the switches of its thread. `None` if it was never active up to its context.
     pub fn active_since(&self) -> Option<Bound> {
         let period = self.period()?;
         let index = &self.trace.index;
         let hi = ContextId(period.first);
-        let Some(nth) = index.inferred_periods.rank(period.number).checked_sub(1) else {
-            return Some(Bound::Observed(hi));
-        };
-        Some(match index.inferred_periods.get(nth) == period.number {
-            true => Bound::Inferred { lo: ContextId(hi.0.saturating_sub(index.period_slack.get(nth))), hi },
-            false => Bound::Observed(hi),
+        let nth = index.inferred_periods.rank(period.number).checked_sub(1);
+        let nth = nth.filter(|nth| index.inferred_periods.get(*nth) == period.number);
+        Some(match nth {
+            Some(nth) => {
+                Bound::Inferred { lo: ContextId(hi.0.saturating_sub(index.period_slack.get(nth))), hi }
+            }
+            None if self.has_bounded_activity() => Bound::Observed(hi),
+            None => Bound::Inferred { lo: hi, hi },
         })
+    }
+
+    /// Whether the bounds of its activity are events of the trace. Those of a thread without its
+    /// switches are not: it can have been switched out and in between any two of its transitions.
+    pub fn has_bounded_activity(&self) -> bool {
+        self.trace.has_switches() || self.info().kind.is_of_processor()
     }
 
     /// The stack that was active before the current period of this one, at the end of its own

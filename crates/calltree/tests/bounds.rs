@@ -9,10 +9,22 @@ fn thread(thread: u32, kind: StackKind) -> StackInfo {
     StackInfo { kind, process: Some(7), thread: Some(thread), cpu: None, name: None, region: None }
 }
 
-/// The first stack is left, and the second one entered, after context 2, 3, 4 or 5.
+/// The second stack was observed at transition 6, and the first one at transition 2: the first one was
+/// left, and the second one entered, between them.
 #[test]
 fn inferred_periods_have_a_shortest_and_a_longest_time() {
+    // Transitions 0 to 8 have the times 1,000 to 1,080, and transition 8 ends the second period.
+    assert_eq!(two_periods(false), [Some((20, 60)), Some((20, 60))]);
+    // Without switches: up to the transition of the other thread, and from the own one on.
+    assert_eq!(two_periods(true), [Some((0, 60)), Some((0, 30))]);
+}
+
+/// The times of the first and the second stack.
+fn two_periods(without_switches: bool) -> Vec<Option<(u64, u64)>> {
     let mut builder = Builder::new();
+    if without_switches {
+        builder.without_switches();
+    }
     let first = builder.stack(thread(1, StackKind::User));
     let second = builder.stack(thread(2, StackKind::User));
     builder.enter_between(Cpu(0), first, ContextId(0), ContextId(0)).unwrap();
@@ -23,9 +35,7 @@ fn inferred_periods_have_a_shortest_and_a_longest_time() {
         builder.transition(1_000 + 10 * number, Cpu(0), label);
     }
     let trace = builder.finish(12).unwrap();
-    let times: Vec<_> = trace.activities().into_iter().map(|activity| activity.time).collect();
-    // Transitions 2 to 5 have the times 1,020 to 1,050, and transition 8 ends the second period.
-    assert_eq!(times, [Some((20, 50)), Some((30, 60))]);
+    trace.activities().into_iter().map(|activity| activity.time).collect()
 }
 
 #[test]

@@ -440,7 +440,8 @@ fn rows_have_times_and_durations() {
     assert!(!shown.contains(" µs"), "{shown}");
 }
 
-/// Transition n is at 30 n µs. The start of a frame is the transition before its first context.
+/// Transition n is at 30 n µs. The start of a frame is the transition before its first context; an
+/// inferred one was observed only at the transition of that context.
 #[test]
 fn inferred_times_have_both_limits_and_open_ones_none() {
     use Bound::{Inferred, Observed, Open};
@@ -448,8 +449,8 @@ fn inferred_times_have_both_limits_and_open_ones_none() {
     for (start, end, expected) in [
         (Observed(ContextId(3)), inferred(6, 8), "#3 to #6..#8, +60.0 µs, 120.0 µs to 180.0 µs"),
         (Observed(ContextId(3)), Open, "#3, not ended, +60.0 µs"),
-        (inferred(3, 5), inferred(6, 8), "#3..#5 to #6..#8, +60.0 µs to +120.0 µs, 60.0 µs to 180.0 µs"),
-        (inferred(3, 5), Open, "#3..#5, not ended, +60.0 µs to +120.0 µs"),
+        (inferred(3, 5), inferred(6, 8), "#3..#5 to #6..#8, +60.0 µs to +150.0 µs, 30.0 µs to 180.0 µs"),
+        (inferred(3, 5), Open, "#3..#5, not ended, +60.0 µs to +150.0 µs"),
         // No transition precedes context 0.
         (inferred(0, 2), inferred(6, 8), "#0..#2 to #6..#8"),
         (Open, inferred(6, 8), "??? to #6..#8"),

@@ -94,7 +94,9 @@ impl Stack {
         Ok(self.view()?.info().region.map(|(lowest, end)| (lowest.0, end.0)))
     }
 
-    /// Whether it is the active stack of some processor at its context.
+    /// Whether it is the active stack of some processor at its context. In a trace of events without
+    /// context switches, a thread is assumed to be active until the next event of another thread of its
+    /// processor.
     #[getter]
     fn is_active(&self) -> Result<bool, Failure> {
         Ok(self.view()?.is_active())

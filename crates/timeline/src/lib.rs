@@ -58,7 +58,7 @@ mod step;
 mod thread;
 mod tracker;
 
-use stackhound_calltree::Cpu;
+use stackhound_calltree::{ContextId, Cpu};
 use stackhound_types::Tid;
 
 pub use counts::Counts;
@@ -83,12 +83,14 @@ pub struct Options {
 pub struct Timeline {
     reorder: ReorderBuffer,
     tracker: Tracker,
+    last_of_switches: Option<ContextId>,
 }
 
 impl Timeline {
     /// A timeline before the first event.
     pub fn new(options: Options) -> Timeline {
-        Timeline { reorder: ReorderBuffer::new(options.reorder), tracker: Tracker::new(options.snapshots) }
+        let (reorder, tracker) = (ReorderBuffer::new(options.reorder), Tracker::new(options.snapshots));
+        Timeline { reorder, tracker, last_of_switches: None }
     }
 
     /// Adds the next event.
@@ -113,12 +115,17 @@ impl Timeline {
         self.reorder.mark(Item::Replaced(tid));
     }
 
+    /// Declares that the session with context switches ended at this event, although others continue.
+    pub fn switches_end(&mut self, last: ContextId) {
+        self.last_of_switches = Some(last);
+    }
+
     /// Ends the trace and returns the number of transitions.
     pub fn end(&mut self) -> u64 {
         self.reorder.end();
         self.process();
         let transitions = self.reorder.count();
-        self.tracker.end(transitions);
+        self.tracker.end(transitions, self.last_of_switches);
         transitions
     }
 

@@ -19,8 +19,9 @@ use crate::thread::{Mode, Thread, UserMode};
 struct Processor {
     running: Option<usize>,
     idle: Option<usize>,
-    /// The stack that was entered last.
+    /// The stack that was entered last, and its first certain context.
     active: Option<StackId>,
+    since: u64,
     /// The next stack was not active before this context.
     floor: u64,
     /// The running thread's stack must be entered from this context on; the next event determines
@@ -310,10 +311,16 @@ impl Tracker {
         }
     }
 
-    /// Ends the model after the last event, whose context is `last`.
-    pub fn end(&mut self, last: u64) {
+    /// Ends the model after the last event, whose context is `last`. After the end of the switches, it
+    /// is not known which threads run.
+    pub fn end(&mut self, last: u64, last_of_switches: Option<ContextId>) {
         for cpu in 0..self.processors.len() {
             self.settle(cpu, last + 1);
+            if let Some(ContextId(end)) = last_of_switches.filter(|_| self.has_switches)
+                && self.processors[cpu].since <= end
+            {
+                self.leave(cpu, end);
+            }
         }
         for thread in &mut self.threads {
             for side in thread.sides() {
@@ -448,7 +455,7 @@ impl Tracker {
         if processor.active == Some(stack) {
             return;
         }
-        processor.active = Some(stack);
+        (processor.active, processor.since) = (Some(stack), hi);
         let (lo, hi) = (ContextId(lo.min(hi)), ContextId(hi));
         self.steps.push(Step::Enter { cpu: Cpu(cpu as u16), stack, lo, hi });
     }

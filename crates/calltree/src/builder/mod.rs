@@ -29,6 +29,7 @@ pub struct Builder {
     cpus: Vec<Vec<Period>>,
     transitions: Transitions,
     sampled: bool,
+    no_switches: bool,
     source: [u64; 2],
 }
 
@@ -74,6 +75,12 @@ impl Builder {
     /// bounds.
     pub fn sampled(&mut self) {
         self.sampled = true;
+    }
+
+    /// Marks the trace as one without the switches of threads: a thread is known to be active only at
+    /// its own transitions.
+    pub fn without_switches(&mut self) {
+        self.no_switches = true;
     }
 
     /// Sets the source of the trace: the length of a file in bytes and its checksum.

@@ -7,7 +7,7 @@ use crate::Error;
 use crate::class::Class;
 use crate::id::{ContextId, LocationId};
 use crate::index::{
-    Header, Kind, SAMPLED, STRETCHES_MAX, StackRow, Strings, TRANSITIONS_MAX, Tables, Writer,
+    Header, Kind, NO_SWITCHES, SAMPLED, STRETCHES_MAX, StackRow, Strings, TRANSITIONS_MAX, Tables, Writer,
 };
 use crate::index::{LOCATION_WORDS, MODULE_WORDS, STACK_WORDS, STUB_SHIFT};
 use crate::succinct::{BitBuilder, EliasFano, Packed, Parentheses, Wavelet, to_bytes, width_of};
@@ -39,7 +39,7 @@ impl Builder {
             origin: self.transitions.origin,
             source: self.source,
             cpus: self.cpus.len() as u32,
-            flags: if self.sampled { SAMPLED } else { 0 },
+            flags: if self.sampled { SAMPLED } else { 0 } | if self.no_switches { NO_SWITCHES } else { 0 },
         }))
     }
 

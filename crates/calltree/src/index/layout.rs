@@ -8,7 +8,7 @@ use crate::Error;
 /// The first bytes of every index.
 pub(crate) const MAGIC: &[u8; 8] = b"shstacks";
 /// The version of the format. Other versions are not read: an index is rebuilt from its trace.
-pub(crate) const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 2;
 
 const HEADER: usize = 64;
 const ENTRY: usize = 48;
@@ -51,7 +51,7 @@ pub(crate) struct Header {
     pub(crate) source: [u64; 2],
     /// The number of processors.
     pub(crate) cpus: u32,
-    /// Bit 0: the trace is sampled.
+    /// Bit 0: the trace is sampled. Bit 1: it has no switches of threads.
     pub(crate) flags: u32,
 }
 

@@ -18,6 +18,8 @@ use crate::succinct::{EliasFano, Packed, Parentheses, Wavelet, Words};
 
 /// The header flag of a sampled trace.
 pub(crate) const SAMPLED: u32 = 1;
+/// The header flag of a trace without the switches of threads.
+pub(crate) const NO_SWITCHES: u32 = 2;
 
 /// Maximum number of transitions: the contexts of all processors must have distinct numbers.
 pub(crate) const TRANSITIONS_MAX: u64 = 1 << 44;

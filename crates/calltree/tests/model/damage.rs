@@ -104,7 +104,7 @@ fn older_versions_are_rejected() {
     older[8] = 0;
     assert_eq!(
         Trace::open(older.into()).unwrap_err().to_string(),
-        "the index has format version 0; this program reads version 1"
+        "the index has format version 0; this program reads version 2"
     );
 }
 

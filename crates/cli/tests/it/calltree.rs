@@ -386,7 +386,7 @@ fn bounds_and_lower_bounds_are_shown_in_every_format() {
             "??? main(...) ???",
             "#3 NtWriteFile(...) ???  +3.000 ms",
             "#3 NtWaitForSingleObject(...) ~#7  +3.000 ms, 4.000 ms to 6.000 ms",
-            "~#5 NtWaitForSingleObject(...) ???  +1.000 ms to +4.000 ms",
+            "~#5 NtWaitForSingleObject(...) ???  +1.000 ms to +5.000 ms",
             "#5 IsrRoutine(...) #6  +5.000 ms, 1.000 ms",
         ],
     );
@@ -415,7 +415,7 @@ fn bounds_and_lower_bounds_are_shown_in_every_format() {
     assert!(tree.starts_with(expected), "{tree}");
     assert_eq!(
         call["started"],
-        json!({"earliest": "2024-01-01T00:00:00.0010000Z", "latest": "2024-01-01T00:00:00.0040000Z"})
+        json!({"earliest": "2024-01-01T00:00:00.0010000Z", "latest": "2024-01-01T00:00:00.0050000Z"})
     );
     assert_eq!(call["duration"], Value::Null);
     let wait = &object("calls", &trace, &["*Wait*"])["calls"][0];
@@ -625,7 +625,7 @@ fn damaged_and_foreign_files_get_one_clear_sentence() {
     check(&flipped, "the index is damaged at byte");
     let mut older = whole.to_vec();
     older[8] = older[8].wrapping_add(1);
-    check(&older, "the index has format version 2; this program reads version 1");
+    check(&older, "the index has format version 3; this program reads version 2");
     refused(&["calls", "no/such.stacks", "*"], "no/such.stacks: No such file or directory (os error 2)");
     let empty = tempfile::tempdir().unwrap();
     let empty = text(empty.path());

@@ -41,7 +41,8 @@ pub struct ThreadRow<'t> {
     from: Option<Time>,
     /// Time of the last context.
     to: Option<Time>,
-    /// Nanoseconds for which the stacks were active.
+    /// Nanoseconds for which the stacks were active. Without context switches, a thread was observed
+    /// only at moments: the shortest time is 0.
     active: Option<Durations>,
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     now: Option<Now<'t>>,

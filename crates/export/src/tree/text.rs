@@ -93,6 +93,9 @@ pub fn stack(stack: &Stack<'_>, out: &mut dyn Write) -> io::Result<()> {
 pub fn heading(stack: &Stack<'_>, out: &mut dyn Write) -> io::Result<()> {
     write!(out, "{}, {}", Plain(stack), stack.context())?;
     match (stack.is_active(), stack.active_since()) {
+        (true, Some(Bound::Inferred { hi, .. })) if !stack.has_bounded_activity() => {
+            writeln!(out, ", active since #{} if it was not switched out", hi.0)
+        }
         (true, Some(since)) => writeln!(out, ", active since {since}"),
         (false, Some(_)) => writeln!(out, ", not active"),
         (_, None) => writeln!(out, ", not active so far"),

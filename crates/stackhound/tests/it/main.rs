@@ -13,6 +13,7 @@ mod kept;
 mod kstack;
 mod loss;
 mod measured;
+mod moments;
 mod one_answer;
 mod one_code;
 mod open_stacks;

@@ -12,7 +12,7 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
 
 use hashbrown::HashMap;
-use stackhound_calltree::{Builder, Cpu, Error, StackInfo, Trace};
+use stackhound_calltree::{Builder, ContextId, Cpu, Error, StackInfo, Trace};
 use stackhound_frames::{KernelSymbols, Origin, PolicyText};
 use stackhound_pipeline::{Depth, Enrichment, EventView, Outcome, Passes, Pipeline};
 use stackhound_stacks::{Before, Gaps};
@@ -78,6 +78,8 @@ pub fn timeline(
         events: events::Events::new(trace, stacks == Stacks::Recorded),
         threads: ThreadHolders::default(),
         batch: Vec::with_capacity(BATCH),
+        transitions: 0,
+        last_of_kernel: None,
     };
     if stacks == Stacks::Recorded {
         build.builder.sampled();
@@ -99,6 +101,8 @@ pub fn timeline(
                 Err(_) => ControlFlow::Break(()),
             }
         });
+        // Switches are of the session with kernel events.
+        build.batch.extend(build.last_of_kernel.map(Item::SwitchesEnd));
         let _ = full.send(std::mem::take(&mut build.batch));
         drop(full);
         (tracked.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)), outcome)
@@ -106,6 +110,9 @@ pub fn timeline(
     let Tracked { timeline, builder, since, transitions } = tracked?;
     let counts = timeline.counts();
     build.builder.take_stacks(builder);
+    if counts.switches == 0 {
+        build.builder.without_switches();
+    }
     let system = pipeline.trace_state().system();
     for (info, since) in build.builder.stack_infos().zip(since) {
         complete(info, since, system);
@@ -125,6 +132,7 @@ enum Item {
     Lost(Cpu),
     Regained(Cpu),
     Replaced(Tid),
+    SwitchesEnd(ContextId),
 }
 
 /// Reads events: defines locations and transitions, and converts events to items.
@@ -135,6 +143,9 @@ struct TimelineBuild {
     events: events::Events,
     threads: ThreadHolders,
     batch: Vec<Item>,
+    /// The number of transitions so far, and the context before the last kernel event.
+    transitions: u64,
+    last_of_kernel: Option<ContextId>,
 }
 
 impl TimelineBuild {
@@ -149,6 +160,10 @@ impl TimelineBuild {
                 self.batch.push(Item::Regained(cpu));
             }
         }
+        if view.event().hook_id().is_some() {
+            self.last_of_kernel = Some(ContextId(self.transitions));
+        }
+        self.transitions += 1;
         let label = self.events.label(view, &mut self.builder);
         self.builder.transition(view.utc().0.max(0) as u64, cpu.unwrap_or_default(), label);
         let thread = self.events.thread(view);
@@ -220,6 +235,7 @@ impl Tracked {
                     Item::Lost(cpu) => self.timeline.lose(cpu),
                     Item::Regained(cpu) => self.timeline.regain(cpu),
                     Item::Replaced(tid) => self.timeline.replace(tid),
+                    Item::SwitchesEnd(last) => self.timeline.switches_end(last),
                 }
                 self.apply()?;
             }
