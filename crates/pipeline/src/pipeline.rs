@@ -364,7 +364,7 @@ impl<'t> Pipeline<'t> {
             while let Some(delivered) = &correlator.pop() {
                 passed += 1;
                 let create = joins.creates.outcome(&delivered.event);
-                let call = joins.calls.outcome(&delivered.event, delivered.losses());
+                let call = joins.calls.outcome(&delivered.event, delivered.tid(), delivered.losses());
                 let outcomes = Outcomes { create: create.as_ref(), call: call.as_ref() };
                 let view = EventView::new(delivered, &self.known, &self.enricher, outcomes);
                 match choose(&view) {

@@ -111,7 +111,7 @@ impl Measure for SystemCalls {
             CallEnd::NotReturned => out.remain("calls of services that do not return", 0),
             CallEnd::Unfinished => out.remain("calls that were not over at the end", 0),
             CallEnd::Lost => out.remain("calls with lost records", 0),
-            CallEnd::UnknownThread => out.remain("calls of unknown threads", 0),
+            CallEnd::UnknownThread => out.remain("calls whose exit no context switch shows", 0),
             CallEnd::Unconfirmed => out.remain("calls whose exit can belong to another one", 0),
         }
         let service = self.service(view, outcome.routine, out);

@@ -311,17 +311,26 @@ impl CallJoin {
 
     /// The outcome of an entry or exit that leaves the correlator, whose losses are passed. `None`
     /// for other events.
+    ///
+    /// `stated` is the thread that the stack record of the event states. It is the thread of an entry
+    /// that no context switch precedes. Its exit, which has no stack, cannot be found.
     #[inline]
-    pub fn outcome(&mut self, event: &Event<'_>, losses: Option<&LossMap>) -> Option<CallOutcome> {
+    pub fn outcome(
+        &mut self,
+        event: &Event<'_>,
+        stated: Option<Tid>,
+        losses: Option<&LossMap>,
+    ) -> Option<CallOutcome> {
         match event.hook_id() {
             Some(hook_id::PERF_INFO_SYS_CALL_ENTER | hook_id::PERF_INFO_SYS_CALL_EXIT) => {}
             _ => return None,
         }
         if self.pending.front().is_none_or(|pending| pending.event != event.key()) {
             // It was already dropped and counted.
-            return Some(CallOutcome { tid: None, routine: None, end: CallEnd::Late });
+            return Some(CallOutcome { tid: stated, routine: None, end: CallEnd::Late });
         }
-        self.drop_first(losses)
+        let outcome = self.drop_first(losses)?;
+        Some(CallOutcome { tid: outcome.tid.or(stated), ..outcome })
     }
 
     /// Drops the oldest entry or exit: an exit that follows is not joined with it.

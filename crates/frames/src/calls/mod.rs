@@ -58,7 +58,8 @@ pub enum CallEnd {
     Unfinished,
     /// Records that decide it are missing, or were given up because of a limit.
     Lost,
-    /// No context switch shows which thread was running on the processor.
+    /// No context switch shows which thread was running on the processor. The stack of an entry can
+    /// state the thread, but not which exit is its own.
     UnknownThread,
     /// An exit follows that can belong to this call or to one around it, because it is not known
     /// whether the service returns.

@@ -41,7 +41,7 @@ fn replay(trace: &OpenTrace, passes: u32, window: Window) -> (Vec<String>, CallS
         ReadStep::Pushed(event, losses) => join.push(event, losses, kind_of),
         ReadStep::Ended => join.end(),
         ReadStep::Popped(delivered, _) => {
-            if let Some(outcome) = join.outcome(&delivered.event, delivered.losses()) {
+            if let Some(outcome) = join.outcome(&delivered.event, delivered.tid(), delivered.losses()) {
                 let at = delivered.event.raw_time().0 - START;
                 let is_exit = delivered.event.hook_id() == Some(0x0f34);
                 calls.push(format!("@{at}{} {}", if is_exit { " exit" } else { "" }, shown(outcome)));
@@ -164,6 +164,14 @@ fn without_a_switch_the_thread_is_unknown() {
         ],
     );
     assert_eq!((stats.joined, stats.unknown_thread, stats.other_exits), (1, 2, 1));
+    // The stack of an entry states the thread. The exit can be that of any thread.
+    let stats = check(
+        "@10 enter routine=0x110
+         @10 stack @10 by=4/7 0x1000
+         @15 exit status=0",
+        &["@10 7 110: unknown-thread", "@15 exit ? ?: unknown-thread"],
+    );
+    assert_eq!((stats.joined, stats.unknown_thread), (0, 1));
 }
 
 #[test]

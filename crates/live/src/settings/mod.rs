@@ -181,9 +181,11 @@ impl Session {
     }
 
     /// For a system-call sensor: each system call with its stack at the entry, and processes,
-    /// threads and images to identify the caller.
+    /// threads and images to identify the caller. Context switches, without stacks, show the thread
+    /// of each exit, which has no other evidence of it.
     pub fn syscalls(name: impl Into<String>) -> Session {
         let groups = KernelGroups::SYSTEM_CALL
+            | KernelGroups::CONTEXT_SWITCH
             | KernelGroups::PROCESS
             | KernelGroups::THREAD
             | KernelGroups::IMAGE_LOAD;

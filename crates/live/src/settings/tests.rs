@@ -64,9 +64,10 @@ fn the_preset_of_a_system_call_sensor() {
     let numbers = Session::syscalls("sensor").numbers().unwrap();
     assert_eq!((numbers.buffer_size, numbers.minimum_buffers, numbers.maximum_buffers), (64, 20, 128));
     assert_eq!((numbers.flush_timer, numbers.mode), (1, 0x0a00_0100));
-    // EVENT_TRACE_FLAG_SYSTEMCALL, which is also a bit of the third word, IMAGE_LOAD, THREAD and
-    // PROCESS. None of them is enabled at the start, because stacks cannot be requested earlier.
-    assert_eq!((numbers.enable_flags, numbers.group_masks), (0, vec![[0x87, 0, 0x40, 0, 0, 0, 0, 0]]));
+    // EVENT_TRACE_FLAG_SYSTEMCALL and CSWITCH, which are also bits of the third and the second word,
+    // IMAGE_LOAD, THREAD and PROCESS. None of them is enabled at the start, because stacks cannot be
+    // requested earlier.
+    assert_eq!((numbers.enable_flags, numbers.group_masks), (0, vec![[0x97, 4, 0x40, 0, 0, 0, 0, 0]]));
     assert!(numbers.profile_privilege);
     let [stack] = numbers.stacks[..] else { panic!("{:?}", numbers.stacks) };
     // The class PerfInfo, type 51.

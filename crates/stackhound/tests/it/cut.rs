@@ -63,7 +63,7 @@ impl Selection {
     }
 }
 
-fn open(bytes: &[u8]) -> OpenTrace {
+pub fn open(bytes: &[u8]) -> OpenTrace {
     let etl_file = EtlFile::open(bytes.to_vec().into()).expect("a trace");
     OpenTrace::new(vec![Source::new("", etl_file)], 1).expect("a trace")
 }
@@ -161,7 +161,7 @@ fn selections() -> Vec<Selection> {
     FILTERS.iter().map(|text| Selection::Filter(text)).chain(parts).collect()
 }
 
-fn demo(mix: Mix, seed: u64) -> Vec<u8> {
+pub fn demo(mix: Mix, seed: u64) -> Vec<u8> {
     let mut file = Cursor::new(Vec::new());
     Scenario { events: 8_000, seed, mix }.write(&mut file).expect("a scenario");
     file.into_inner()
