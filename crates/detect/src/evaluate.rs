@@ -96,7 +96,10 @@ fn limited_to_evidence(case: &Case<'_>, needs_stack: bool, outcome: Outcome) -> 
     }
     if has_losses {
         limited = limited.because(Reason::EventsLost);
-        limited.missing = limited.missing.with(Input::Stack).with(Input::Modules);
+        limited.missing = limited.missing.with(Input::Modules);
+        if needs_stack {
+            limited.missing = limited.missing.with(Input::Stack);
+        }
     }
     limited
 }

@@ -297,8 +297,8 @@ pub struct RuleMatch {
     pub text: String,
     /// Whether the rule applies unless one of its exceptions does, for which evidence is missing.
     pub is_possible: bool,
-    /// The field that is missing, by its name in conditions; `events` if events were lost.
-    pub missing: Option<String>,
+    /// The fields that are missing, by their names in conditions; `events` if events were lost.
+    pub missing: Vec<String>,
     /// The earlier events of a sequence, in their order.
     pub earlier: Vec<EarlierEvent>,
 }

@@ -87,7 +87,7 @@ impl Totals {
         if found.is_possible {
             add_count(&mut tally.possible, count);
         }
-        if let Some(missing) = &found.missing {
+        for missing in &found.missing {
             add_count(tally.missing.entry(missing.clone()).or_default(), count);
         }
     }

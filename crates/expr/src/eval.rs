@@ -171,6 +171,64 @@ impl<F> Matcher<F> {
         self.holds(&self.root, true, &lookup)
     }
 
+    /// The fields that leave [`decide`](Matcher::decide) without an answer, by their index in
+    /// [`fields`](Matcher::fields), in the order of the comparisons: with all of their values known, the
+    /// filter is decided. Empty if it is.
+    pub fn undecided_fields(&self, lookup: impl Fn(&F, &mut Visitor<'_>) -> ControlFlow<()>) -> Vec<usize> {
+        let mut fields = Vec::new();
+        self.undecided(&self.root, &lookup, &mut fields);
+        fields
+    }
+
+    /// Adds the fields of comparisons that are undecided and can decide the node. Returns whether it holds.
+    fn undecided<L>(&self, node: &Node, lookup: &L, fields: &mut Vec<usize>) -> Option<bool>
+    where
+        L: Fn(&F, &mut Visitor<'_>) -> ControlFlow<()>,
+    {
+        let before = fields.len();
+        let (nodes, deciding) = match node {
+            Node::Any(nodes) => (nodes, true),
+            Node::All(nodes) => (nodes, false),
+            Node::Constant(_) | Node::Question(_) | Node::Pair(_) => {
+                let holds = self.holds(node, false, lookup).ok();
+                let read = match node {
+                    Node::Question(question) => vec![question.field],
+                    Node::Pair(question) => vec![question.left, question.right],
+                    _ => vec![],
+                };
+                if holds.is_none() {
+                    fields.extend(read.into_iter().filter(|&field| !self.is_known(field, lookup)));
+                }
+                return holds;
+            }
+        };
+        let mut all = Some(!deciding);
+        for node in nodes {
+            match self.undecided(node, lookup, fields) {
+                Some(holds) if holds == deciding => {
+                    fields.truncate(before);
+                    return Some(deciding);
+                }
+                Some(_) => {}
+                None => all = None,
+            }
+        }
+        all
+    }
+
+    /// Whether a field has values and all are known.
+    fn is_known<L>(&self, field: usize, lookup: &L) -> bool
+    where
+        L: Fn(&F, &mut Visitor<'_>) -> ControlFlow<()>,
+    {
+        let mut side = Side::default();
+        let _ = lookup(&self.fields[field], &mut |value| {
+            side.takes(value);
+            ControlFlow::Continue(())
+        });
+        side.is_complete()
+    }
+
     /// `assumes`: negated comparisons that are undecided hold.
     fn holds<L>(&self, node: &Node, assumes: bool, lookup: &L) -> Result<bool, Undecided>
     where

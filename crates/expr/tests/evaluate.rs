@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::ops::ControlFlow;
 
-use stackhound_expr::{Filter, Value};
+use stackhound_expr::{Filter, Value, Visitor};
 
 const FIELDS: [(&str, &[Value<'static>]); 29] = [
     ("pid", &[Value::Unsigned(16)]),
@@ -58,6 +58,15 @@ fn decide(source: &str) -> Option<bool> {
         ControlFlow::Continue(())
     });
     assert_eq!(passes, stubborn, "{source}");
+    let lookup =
+        |field: &usize, visit: &mut Visitor<'_>| FIELDS[*field].1.iter().try_for_each(|value| visit(*value));
+    let undecided = matcher.undecided_fields(lookup);
+    assert_eq!(undecided.is_empty(), passes.is_ok(), "{source}: {undecided:?}");
+    // Only what is not known can change the answer, and is stated once for each comparison.
+    for field in undecided {
+        let values = FIELDS[matcher.fields()[field]].1;
+        assert!(values.is_empty() || values.contains(&Value::Unknown), "{source}: {values:?}");
+    }
     passes.ok()
 }
 
@@ -580,4 +589,31 @@ fn values_are_taken_until_one_decides() {
     assert_eq!(taken("a = 2"), 2);
     assert_eq!(taken("a != 2"), 2);
     assert_eq!(taken("a != 9"), 5);
+}
+
+#[test]
+fn the_fields_that_leave_it_undecided() {
+    let known = FIELDS.map(|(name, _)| name);
+    for (source, expected) in [
+        ("missing = 1", "missing"),
+        ("missing = 1 and neither = 2", "missing neither"),
+        ("missing = 1 or neither = 2", "missing neither"),
+        ("missing = neither", "missing neither"),
+        ("pid = neither", "neither"),
+        // What the rest decides does not matter.
+        ("(missing = 1 and pid = 17) or neither = 2", "neither"),
+        ("(missing = 1 or pid = 16) and neither = 2", "neither"),
+        ("missing = 1 and pid = 17", ""),
+        ("not (missing = 1 or pid = 17)", "missing"),
+        ("partly = 'known.dll'", ""),
+    ] {
+        let matcher = Filter::parse(source)
+            .unwrap()
+            .compile(&known, |name| known.iter().position(|known| *known == name))
+            .unwrap();
+        let fields = matcher
+            .undecided_fields(|field, visit| FIELDS[*field].1.iter().try_for_each(|value| visit(*value)));
+        let names: Vec<_> = fields.iter().map(|&field| known[matcher.fields()[field]]).collect();
+        assert_eq!(names.join(" "), expected, "{source}");
+    }
 }

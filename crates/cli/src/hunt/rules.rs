@@ -86,7 +86,7 @@ impl Rules {
         let rule_match = RuleMatch {
             text,
             is_possible: verdict == Answer::Possible,
-            missing: missing.map(|missing| missing.name().to_owned()),
+            missing: missing.iter().map(|missing| missing.name().to_owned()).collect(),
             earlier: earlier.into_iter().map(one).collect(),
         };
         let verdict = if verdict == Answer::Yes { Verdict::Yes } else { Verdict::Undetermined };

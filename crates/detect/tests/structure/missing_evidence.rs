@@ -80,6 +80,21 @@ proptest! {
         }
     }
 
+    /// An answer that is not determined states what is missing, and the stack only if it matters.
+    #[test]
+    fn undetermined_answers_state_what_is_missing(given in given(), stack in words()) {
+        let mut detector = detector(Lists::default());
+        for given in gaps(given).into_iter().chain([given]) {
+            let evaluation = evaluated(&mut detector, given, &stack);
+            for (id, outcome) in evaluation.iter().filter(|(_, one)| one.verdict == Verdict::Undetermined) {
+                let needs = id.detection().needs;
+                prop_assert!(!outcome.missing.is_empty(), "{} of `{stack}`", id.name());
+                let needs_stack = needs.has(Input::Stack) || needs.has(Input::KernelStack);
+                prop_assert!(needs_stack || !outcome.missing.has(Input::Stack), "{} of `{stack}`", id.name());
+            }
+        }
+    }
+
     /// For an event without a stack, no detection that needs the stack answers no.
     #[test]
     fn missing_stacks_never_lead_to_no(given in given()) {

@@ -156,7 +156,7 @@ pub(crate) fn suppression(cause: &Suppression) -> String {
 
 /// The missing evidence.
 pub(crate) fn missing(finding: &Finding) -> Vec<&str> {
-    let of_rule = finding.rule_match.as_ref().and_then(|found| found.missing.as_deref());
+    let of_rule = finding.rule_match.iter().flat_map(|found| &found.missing).map(String::as_str);
     finding.outcome.missing.iter().map(|input| input.name()).chain(of_rule).collect()
 }
 

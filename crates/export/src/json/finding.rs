@@ -40,7 +40,9 @@ pub struct Finding<'a> {
     explanation: String,
     /// The evidence that the answer is based on.
     inputs_used: Vec<&'static str>,
-    /// The missing evidence. For undetermined answers, this evidence would decide.
+    /// The missing evidence. For undetermined answers, all of it together would decide. Of rules, the
+    /// names of fields in conditions, of functions that ask the running system, and `events` if events
+    /// were lost.
     inputs_missing: Vec<&'a str>,
     /// ATT&CK techniques.
     attack: Vec<&'a str>,
@@ -89,8 +91,6 @@ struct Rule<'a> {
     text: Option<&'a str>,
     /// Whether the answer is undetermined only because an exception of the rule is.
     is_possible: bool,
-    /// The field that is missing, by its name in conditions; `events` if events were lost.
-    missing: Option<&'a str>,
     /// The earlier events of a sequence, in their order.
     earlier: Vec<Earlier>,
 }
@@ -248,7 +248,6 @@ impl<'a> Finding<'a> {
             version: known(&rule.version),
             text: known(&found.text),
             is_possible: found.is_possible,
-            missing: found.missing.as_deref(),
             earlier: found
                 .earlier
                 .iter()

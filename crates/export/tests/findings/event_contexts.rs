@@ -248,7 +248,7 @@ fn of_detection() -> impl Strategy<Value = Finding> {
 }
 
 prop_compose! {
-    fn rule_match()(text in text(), is_possible in any::<bool>(), missing in option::of("[a-z_.]{1,20}"),
+    fn rule_match()(text in text(), is_possible in any::<bool>(), missing in vec("[a-z_.]{1,20}", 0..3),
         earlier in vec((any::<u64>(), option::of(any::<u64>())), 0..3)) -> RuleMatch {
         let earlier = earlier.into_iter().map(|(record, time)| EarlierEvent { record, time }).collect();
         RuleMatch { text, is_possible, missing, earlier }

@@ -50,7 +50,7 @@ fn compare(line: &Value, event_context: &EventContext, finding: &Finding) {
     let missing: Vec<&str> = missing
         .iter()
         .map(|input| input.name())
-        .chain(of_rule.and_then(|found| found.missing.as_deref()))
+        .chain(of_rule.into_iter().flat_map(|found| &found.missing).map(String::as_str))
         .collect();
     assert_eq!(line["inputs_missing"], json!(missing));
     assert_eq!(line["rule"].is_null(), of_rule.is_none());

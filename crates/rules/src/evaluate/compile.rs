@@ -271,7 +271,8 @@ impl<F> Compiler<'_, F> {
                 _ => Term::Field(self.field(field)),
             },
             ExpressionKind::Bound { alias, field } => {
-                Term::Bound { index: (self.bound)(alias, field), zero: zero(field) }
+                let name = field.field.name.into();
+                Term::Bound { index: (self.bound)(alias, field), zero: zero(field), name }
             }
             ExpressionKind::Element { variable, part } => self.element(variable, part.as_deref()),
             ExpressionKind::Data(name) => Term::Field(self.data(name)),

@@ -4,6 +4,7 @@ use std::collections::{HashSet, VecDeque};
 
 use hashbrown::HashMap;
 
+use super::missing::MissingInputs;
 use super::sequence::{Certainty, Kept, Position};
 use crate::syntax::{Correlation, CorrelationKind, CountRange};
 
@@ -18,6 +19,7 @@ struct OtherAnswer {
     /// The position among the rules of the correlation.
     rule: usize,
     is_certain: bool,
+    missing: MissingInputs,
     /// The value that is counted.
     value: Kept,
 }
@@ -45,15 +47,15 @@ impl CorrelationState {
         }
     }
 
-    /// Adds an answer. Returns the certainty of the correlation with it, and the positions of the
-    /// earlier answers; `None` if it does not hold.
+    /// Adds an answer. Returns the certainty of the correlation with it, what its answers lack, and the
+    /// positions of the earlier ones; `None` if it does not hold.
     pub fn add(
         &mut self,
         group: Box<[Kept]>,
         at: Position,
-        (rule, certainty): (usize, Certainty),
+        (rule, certainty, missing): (usize, Certainty, MissingInputs),
         value: Kept,
-    ) -> Option<(Certainty, Vec<Position>)> {
+    ) -> Option<(Certainty, MissingInputs, Vec<Position>)> {
         let from = at.time.saturating_sub(self.span);
         if self.groups.len() >= GROUPS_MAX && !self.groups.contains_key(&group) {
             self.groups.retain(|_, answers| answers.back().is_some_and(|last| last.at.time > from));
@@ -70,17 +72,20 @@ impl CorrelationState {
             answers.pop_front();
             self.dropped += 1;
         }
-        answers.push_back(OtherAnswer { at, rule, is_certain: certainty == Certainty::Certain, value });
+        let is_certain = certainty == Certainty::Certain;
+        answers.push_back(OtherAnswer { at, rule, is_certain, missing, value });
         let is_certain = holds(&self.kind, self.rules, answers.iter().filter(|answer| answer.is_certain));
         let certainty = match is_certain && certainty == Certainty::Certain {
             true => Certainty::Certain,
             false if holds(&self.kind, self.rules, answers.iter()) => Certainty::Undetermined,
             false => return None,
         };
+        let mut missing = MissingInputs::NONE;
+        answers.iter().for_each(|answer| missing.add_all(&answer.missing));
         let earlier = answers.iter().take(answers.len() - 1).rev().take(EARLIER_MAX).map(|answer| answer.at);
         let mut earlier: Vec<Position> = earlier.collect();
         earlier.reverse();
-        Some((certainty, earlier))
+        Some((certainty, missing, earlier))
     }
 }
 

@@ -4,14 +4,17 @@ use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::net::IpAddr;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use md5::{Digest, Md5};
 use stackhound_expr::{Matcher, Undecided, Value, Visitor, fits_pattern};
 
 use super::functions as texts;
+use super::missing::MissingInputs;
 use super::sequence::Kept;
 use super::term::{Call, FieldTerm, ForEach, PatternTest, Prepared, Term, Zero};
 use super::{Mode, RuleEvent};
+use crate::needs::Need;
 
 /// What a condition can refer to.
 pub(crate) struct Scope<'s, E: RuleEvent> {
@@ -30,6 +33,8 @@ pub(crate) struct Scope<'s, E: RuleEvent> {
 /// An element that `foreach` visits.
 pub(crate) struct Element<'s, F> {
     kind: ElementKind<'s, F>,
+    /// What is visited.
+    of: &'s Term<F>,
     outer: Option<&'s Element<'s, F>>,
 }
 
@@ -64,18 +69,14 @@ pub(crate) fn look_up<E: RuleEvent>(
                 (false, false) => CONTINUE,
             }
         }
-        Term::Bound { index, zero } => match scope.kept {
+        Term::Bound { index, zero, .. } => match scope.kept {
             Some(all) => or_zero(*zero, scope.mode, visit, |visit| {
                 all.get(*index).map_or(CONTINUE, |kept| kept.visit(visit))
             }),
             None => CONTINUE,
         },
         Term::Element { outward, part } => {
-            let mut element = scope.element;
-            for _ in 0..*outward {
-                element = element.and_then(|element| element.outer);
-            }
-            match (element.map(|element| &element.kind), part) {
+            match (scope.outward(*outward).map(|element| &element.kind), part) {
                 (Some(ElementKind::Value(value)), _) => visit(*value),
                 (Some(ElementKind::OfField(field, index)), Some(part)) => {
                     let zero = Zero::of(part.value_type);
@@ -110,6 +111,50 @@ impl<E: RuleEvent> Scope<'_, E> {
                 cell.get_or_init(|| Kept::all(|visit| self.event.visit(resolved, visit))).visit(visit)
             }
             None => self.event.visit(resolved, visit),
+        }
+    }
+
+    /// The element of an outer `foreach`, by the number of calls between.
+    fn outward(&self, calls: usize) -> Option<&Element<'_, E::Field>> {
+        std::iter::successors(self.element, |element| element.outer).nth(calls)
+    }
+
+    /// Adds what a matcher lacks for its answer, which is decided by no less.
+    pub fn add_missing(&self, matcher: &Matcher<Term<E::Field>>, missing: &mut MissingInputs) {
+        let look_up = |term: &Term<E::Field>, visit: &mut Visitor<'_>| look_up(term, self, visit);
+        for field in matcher.undecided_fields(look_up) {
+            self.add_missing_of(&matcher.fields()[field], missing);
+        }
+    }
+
+    /// Adds what a term lacks for its values.
+    pub fn add_missing_of(&self, term: &Term<E::Field>, missing: &mut MissingInputs) {
+        if Kept::all(|visit| look_up(term, self, visit)).is_known() {
+            return;
+        }
+        match term {
+            Term::Field(FieldTerm { name, .. }) | Term::Exists(FieldTerm { name, .. }) => {
+                missing.add_field(name)
+            }
+            Term::Bound { name, .. } => missing.add_field(name),
+            Term::Element { outward, .. } => {
+                if let Some(element) = self.outward(*outward) {
+                    element.of.add_names(missing);
+                }
+            }
+            Term::Text(_) | Term::Number(_) | Term::Decimal(_) | Term::Truth(_) => {}
+            Term::Holds(matcher) => self.add_missing(matcher, missing),
+            Term::Call(call) if call.function.needs.iter().any(|need| need == Need::LiveSystem) => {
+                missing.add_field(&Arc::from(call.function.name));
+            }
+            Term::Call(call) => {
+                call.arguments.iter().for_each(|argument| self.add_missing_of(argument, missing));
+            }
+            Term::ForEach(each) => each.add_missing(self, missing),
+            Term::Pattern { value, patterns, .. } => {
+                self.add_missing_of(value, missing);
+                patterns.iter().for_each(|pattern| self.add_missing_of(pattern, missing));
+            }
         }
     }
 
@@ -251,29 +296,52 @@ impl<F> ForEach<F> {
     /// Whether the predicate holds for an element.
     fn decide<E: RuleEvent<Field = F>>(&self, scope: &Scope<'_, E>) -> Result<bool, Undecided> {
         let mut result = Ok(false);
-        let mut add = |kind: ElementKind<'_, F>| {
-            let element = Element { kind, outer: scope.element };
-            let scope = Scope { element: Some(&element), ..*scope };
-            match scope.decide(&self.predicate) {
-                Ok(holds) if holds == self.is_negated => CONTINUE,
-                Ok(_) => {
-                    result = Ok(true);
-                    ControlFlow::Break(())
-                }
-                // It may hold for reasons that are no exceptions.
-                Err(_) if scope.assumes && self.is_negated => {
-                    result = Ok(true);
-                    ControlFlow::Break(())
-                }
-                Err(undecided) => {
-                    result = Err(undecided);
-                    CONTINUE
-                }
+        let is_complete = self.visit_elements(scope, &mut |scope| match scope.decide(&self.predicate) {
+            Ok(holds) if holds == self.is_negated => CONTINUE,
+            Ok(_) => {
+                result = Ok(true);
+                ControlFlow::Break(())
             }
+            // It may hold for reasons that are no exceptions.
+            Err(_) if scope.assumes && self.is_negated => {
+                result = Ok(true);
+                ControlFlow::Break(())
+            }
+            Err(undecided) => {
+                result = Err(undecided);
+                CONTINUE
+            }
+        });
+        match result {
+            Ok(false) if !is_complete && scope.mode == Mode::Strict => Err(Undecided(0)),
+            result => result,
+        }
+    }
+
+    /// Adds what is missing, in the list or for the predicate.
+    fn add_missing<E: RuleEvent<Field = F>>(&self, scope: &Scope<'_, E>, missing: &mut MissingInputs) {
+        let is_complete = self.visit_elements(scope, &mut |scope| {
+            scope.add_missing(&self.predicate, missing);
+            CONTINUE
+        });
+        if !is_complete {
+            self.elements.add_names(missing);
+        }
+    }
+
+    /// Visits the elements that are known, and returns whether these are all.
+    fn visit_elements<E: RuleEvent<Field = F>>(
+        &self,
+        scope: &Scope<'_, E>,
+        on: &mut dyn FnMut(&Scope<'_, E>) -> ControlFlow<()>,
+    ) -> bool {
+        let mut add = |kind: ElementKind<'_, F>| {
+            let element = Element { kind, of: &self.elements, outer: scope.element };
+            on(&Scope { element: Some(&element), ..*scope })
         };
-        let is_complete = match &self.elements {
+        match &self.elements {
             Term::Field(FieldTerm { field, zero: Zero::List, name, .. }) if is_of_elements(name) => {
-                let Some(field) = field else { return missing(scope.mode) };
+                let Some(field) = field else { return false };
                 let elements = scope.event.elements(field);
                 let _ = (0..elements.known).try_for_each(|index| add(ElementKind::OfField(field, index)));
                 elements.is_complete
@@ -293,16 +361,22 @@ impl<F> ForEach<F> {
                 });
                 has_value && is_known
             }
-        };
-        match result {
-            Ok(false) if !is_complete => missing(scope.mode),
-            result => result,
         }
     }
 }
 
-fn missing(mode: Mode) -> Result<bool, Undecided> {
-    if mode == Mode::Strict { Err(Undecided(0)) } else { Ok(false) }
+impl<F> Term<F> {
+    /// Adds the names of all fields that it reads.
+    fn add_names(&self, missing: &mut MissingInputs) {
+        match self {
+            Term::Field(FieldTerm { name, .. }) | Term::Exists(FieldTerm { name, .. }) => {
+                missing.add_field(name)
+            }
+            Term::Bound { name, .. } => missing.add_field(name),
+            Term::Call(call) => call.arguments.iter().for_each(|argument| argument.add_names(missing)),
+            _ => {}
+        }
+    }
 }
 
 /// Whether a field has elements with parts.

@@ -8,6 +8,7 @@ mod compile;
 mod correlation;
 pub(crate) mod functions;
 mod look_up;
+mod missing;
 mod ruleset;
 mod sequence;
 mod template;
@@ -19,8 +20,9 @@ use stackhound_expr::Visitor;
 
 pub(crate) use compile::is_only_for_lists;
 pub use functions::arguments;
+pub use missing::{Missing, MissingInputs};
 pub(crate) use ruleset::check;
-pub use ruleset::{Answer, Counts, Missing, RuleAnswer, RuleSet, Verdict};
+pub use ruleset::{Answer, Counts, RuleAnswer, RuleSet, Verdict};
 pub use sequence::Position;
 
 use crate::fields::Part;

@@ -9,6 +9,7 @@ use stackhound_expr::Matcher;
 use super::compile::{Compiler, FieldNames};
 use super::correlation::CorrelationState;
 use super::look_up::{Scope, look_up};
+use super::missing::{Missing, MissingInputs};
 use super::sequence::{Certainty, Chain, ChainEvent, Kept, Key, Position, SequenceState};
 use super::template::{self, TemplatePart};
 use super::term::Term;
@@ -44,25 +45,6 @@ impl Verdict {
     }
 }
 
-/// What a rule would need for a certain answer.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Missing {
-    /// A field, by its name in conditions.
-    Field(Arc<str>),
-    /// Events that were lost, or dropped to bound the memory.
-    Events,
-}
-
-impl Missing {
-    /// The name in output.
-    pub fn name(&self) -> &str {
-        match self {
-            Missing::Field(name) => name,
-            Missing::Events => "events",
-        }
-    }
-}
-
 /// The answer of a rule for an event.
 #[derive(Debug)]
 pub struct Answer<'a, E: RuleEvent> {
@@ -70,8 +52,8 @@ pub struct Answer<'a, E: RuleEvent> {
     pub rule: usize,
     /// The answer.
     pub verdict: Verdict,
-    /// What is missing, unless the answer is yes.
-    pub missing: Option<Missing>,
+    /// What is missing; nothing if the answer is yes.
+    pub missing: MissingInputs,
     chain: &'a [ChainEvent],
     output: &'a [OutputPart<E::Field>],
     event: &'a E,
@@ -86,8 +68,8 @@ pub struct RuleAnswer {
     pub rule: usize,
     /// The answer; never no.
     pub verdict: Verdict,
-    /// What is missing, unless the answer is yes.
-    pub missing: Option<Missing>,
+    /// What is missing; nothing if the answer is yes.
+    pub missing: MissingInputs,
     /// The text for people; empty if the rule has none.
     pub text: String,
     /// The earlier events of a sequence, in their order.
@@ -346,10 +328,10 @@ impl<F> RuleSet<F> {
                 };
             let Some(Found { certainty, missing, chain }) = found else { continue };
             let mut answer =
-                |rule: usize, certainty, missing: Option<Missing>, chain: &[ChainEvent], output| {
+                |rule: usize, certainty, missing: MissingInputs, chain: &[ChainEvent], output| {
                     let verdict = Verdict::of(certainty);
                     counts[rule].add(verdict);
-                    let missing = missing.filter(|_| verdict != Verdict::Yes);
+                    let missing = if verdict == Verdict::Yes { MissingInputs::NONE } else { missing };
                     on(&Answer { rule, verdict, missing, chain, output, event, mode, values });
                 };
             if !*is_silent {
@@ -361,12 +343,14 @@ impl<F> RuleSet<F> {
                 let group = correlated.group.iter().map(kept).collect();
                 let value = correlated.value.as_ref().map(kept).unwrap_or_default();
                 let (rule, state) = &mut correlations[correlated.correlation];
-                let found = state.add(group, at, (correlated.position, certainty), value);
-                let Some((certainty, earlier)) = found else { continue };
+                let of_rule = (correlated.position, certainty, missing.clone());
+                let Some((certainty, missing, earlier)) = state.add(group, at, of_rule, value) else {
+                    continue;
+                };
                 let shown: Arc<[Kept]> = Arc::default();
                 let chain: Vec<ChainEvent> =
                     earlier.into_iter().map(|at| ChainEvent { at, shown: Arc::clone(&shown) }).collect();
-                answer(*rule, certainty, missing.clone(), &chain, &[]);
+                answer(*rule, certainty, missing, &chain, &[]);
             }
         }
     }
@@ -375,7 +359,7 @@ impl<F> RuleSet<F> {
 /// A complete condition.
 struct Found {
     certainty: Certainty,
-    missing: Option<Missing>,
+    missing: MissingInputs,
     chain: Vec<ChainEvent>,
 }
 
@@ -387,18 +371,19 @@ impl<F> Entry<F> {
         (event, values): (&E, &[OnceCell<Kept>]),
         mode: Mode,
         kept: Option<&[Kept]>,
-    ) -> Option<(Certainty, Option<Missing>)> {
+    ) -> Option<(Certainty, MissingInputs)> {
         let scope = Scope { event, mode, values, kept, assumes: false, element: None };
         match scope.decide(&self.matcher) {
             Ok(false) => None,
-            Ok(true) => Some((Certainty::Certain, None)),
+            Ok(true) => Some((Certainty::Certain, MissingInputs::NONE)),
             // Only lists have no value.
             Err(_) if mode == Mode::Compatible && kept.is_some() => None,
-            Err(undecided) => {
-                let missing = Missing::Field(self.matcher.fields()[undecided.0].name().into());
+            Err(_) => {
+                let mut missing = MissingInputs::NONE;
+                scope.add_missing(&self.matcher, &mut missing);
                 let passes = Scope { assumes: true, ..scope }.decide(&self.matcher) == Ok(true);
                 let certainty = if passes { Certainty::Possible } else { Certainty::Undetermined };
-                Some((certainty, Some(missing)))
+                Some((certainty, missing))
             }
         }
     }
@@ -420,53 +405,60 @@ impl<F> Entry<F> {
             terms.iter().map(|term| Kept::of(|visit| look_up(term, &scope, visit))).collect()
         };
         let by = Key::by(kept(&self.by).into_iter(), mode);
+        let mut key_missing = MissingInputs::NONE;
+        if !by.iter().all(Kept::is_known) {
+            self.by.iter().for_each(|term| scope.add_missing_of(term, &mut key_missing));
+        }
         let is_last = self.slot + 1 == slots;
         let mut next = Vec::new();
-        let mut add = |bound: &[Kept], before: Chain, certainty: Certainty, missing: Option<Missing>| {
-            let certainty = certainty.min(before.certainty);
-            next.push((bound.to_vec(), Chain { certainty, ..before }, missing));
+        let mut add = |bound: &[Kept], mut chain: Chain, certainty: Certainty, missing: &MissingInputs| {
+            chain.certainty = chain.certainty.min(certainty);
+            chain.missing.add_all(missing);
+            next.push((bound.to_vec(), chain));
         };
         if self.slot == 0 {
-            add(&[], Chain { events: Vec::new(), certainty: Certainty::Certain }, certainty, missing);
+            add(&[], Chain::default(), certainty, &missing);
         } else if self.uses_bound {
             for key in state.keys(self.slot, &by, at) {
                 let Some((certainty, missing)) = self.decide((event, values), mode, Some(&key.bound)) else {
                     continue;
                 };
                 let is_same = key.agrees(&by).is_some();
-                let certainty = if is_same { certainty } else { Certainty::Undetermined };
                 for chain in state.chains_of(self.slot, &key, at) {
-                    add(&key.bound, chain, certainty, missing.clone());
+                    let chain = if is_same { chain } else { chain.with_unknown_key(&key_missing) };
+                    add(&key.bound, chain, certainty, &missing);
                 }
             }
         } else {
-            for chain in state.before(self.slot, &by, at) {
-                add(&[], chain, certainty, missing.clone());
+            for chain in state.before(self.slot, &by, &key_missing, at) {
+                add(&[], chain, certainty, &missing);
             }
         }
         if is_last {
-            let best = next.into_iter().max_by_key(|(_, chain, _)| (chain.certainty, first(chain)));
-            return match best {
-                Some((_, chain, missing)) => Some(Found {
-                    certainty: chain.certainty,
-                    missing: missing.or(Some(Missing::Events)),
-                    chain: chain.events,
-                }),
-                None if state.has_lost(at) => Some(Found {
-                    certainty: Certainty::Undetermined,
-                    missing: Some(Missing::Events),
-                    chain: Vec::new(),
-                }),
-                None => None,
-            };
+            return complete(next.into_iter().map(|(_, chain)| chain).collect(), state.has_lost(at));
         }
         let (own, shown): (Vec<Kept>, Arc<[Kept]>) = (kept(&self.bound), kept(&self.shown).into());
-        for (mut bound, mut chain, _) in next {
+        for (mut bound, mut chain) in next {
             bound.extend(own.iter().cloned());
             chain.events.push(ChainEvent { at, shown: Arc::clone(&shown) });
+            chain.key_missing = key_missing.clone();
             state.keep(Key { by: by.clone(), bound: bound.into() }, chain);
         }
         None
+    }
+}
+
+/// The answer about the complete chains of an event. If the best one turns out not to exist, any other may.
+fn complete(chains: Vec<Chain>, has_lost: bool) -> Option<Found> {
+    let mut missing = MissingInputs::NONE;
+    chains.iter().for_each(|chain| missing.add_all(&chain.missing));
+    if has_lost {
+        missing.add(Missing::Events);
+    }
+    match chains.into_iter().max_by_key(|chain| (chain.certainty, first(chain))) {
+        Some(chain) => Some(Found { certainty: chain.certainty, missing, chain: chain.events }),
+        None if has_lost => Some(Found { certainty: Certainty::Undetermined, missing, chain: Vec::new() }),
+        None => None,
     }
 }
 

@@ -13,6 +13,7 @@ use hashbrown::HashMap;
 use stackhound_expr::{Value, Visitor};
 
 use super::Mode;
+use super::missing::MissingInputs;
 
 /// When and where an event is.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
@@ -24,13 +25,14 @@ pub struct Position {
 }
 
 /// How certain it is that a chain exists.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub(crate) enum Certainty {
     /// Something is missing.
     Undetermined,
     /// Only exceptions are undetermined.
     Possible,
     /// It exists.
+    #[default]
     Certain,
 }
 
@@ -95,7 +97,7 @@ impl Kept {
         Some(texts?.join(", ")).filter(|_| !self.0.is_empty())
     }
 
-    fn is_known(&self) -> bool {
+    pub fn is_known(&self) -> bool {
         !self.0.is_empty() && !self.0.contains(&KeptValue::Unknown)
     }
 
@@ -188,15 +190,36 @@ pub(crate) struct ChainEvent {
     pub shown: Arc<[Kept]>,
 }
 
-/// Events of the first slots.
-#[derive(Clone, PartialEq, Debug)]
+/// Events of the first slots; without events, it certainly exists.
+#[derive(Clone, PartialEq, Debug, Default)]
 pub(crate) struct Chain {
     /// In the order of the slots.
     pub events: Vec<ChainEvent>,
     pub certainty: Certainty,
+    /// What it lacks, or a chain whose place it took.
+    pub missing: MissingInputs,
+    /// The fields after `by` that are missing in the last event.
+    pub key_missing: MissingInputs,
 }
 
 impl Chain {
+    /// The chain, if an event continues it whose key may be another one.
+    pub fn with_unknown_key(mut self, own: &MissingInputs) -> Chain {
+        self.certainty = Certainty::Undetermined;
+        self.missing.add_all(&self.key_missing);
+        self.missing.add_all(own);
+        self
+    }
+
+    /// Takes the place of another chain. A certain one need not lack what the other one does, if it is
+    /// certain that both have the same key.
+    fn absorb(&mut self, other: &Chain, is_same_key: bool) {
+        if self.certainty != Certainty::Certain || !is_same_key {
+            self.missing.add_all(&other.missing);
+            self.key_missing.add_all(&other.key_missing);
+        }
+    }
+
     /// The time from which the longest time counts.
     fn start(&self, mode: Mode) -> i64 {
         let event = match mode {
@@ -207,19 +230,32 @@ impl Chain {
     }
 }
 
-/// The best chains of one length: for each certainty, the one that began last.
+/// The best chains of one length: for each certainty, the one that began last. If that one turns out not
+/// to exist, another one may: it lacks what these lack too.
 #[derive(Clone, PartialEq, Debug, Default)]
 struct Chains(Vec<Chain>);
 
 impl Chains {
     /// Adds a chain, unless one that is as certain began later.
-    fn add(&mut self, chain: Chain, mode: Mode) {
+    fn add(&mut self, mut chain: Chain, is_same_key: bool, mode: Mode) {
         let start = chain.start(mode);
-        let is_covered = |known: &Chain| known.certainty >= chain.certainty && known.start(mode) > start;
-        if self.0.iter().any(is_covered) {
+        let mut is_covered = false;
+        for known in &mut self.0 {
+            if known.certainty >= chain.certainty && known.start(mode) > start {
+                is_covered = true;
+                known.absorb(&chain, is_same_key);
+            }
+        }
+        if is_covered {
             return;
         }
-        self.0.retain(|known| known.certainty > chain.certainty || known.start(mode) > start);
+        self.0.retain(|known| {
+            let is_kept = known.certainty > chain.certainty || known.start(mode) > start;
+            if !is_kept {
+                chain.absorb(known, is_same_key);
+            }
+            is_kept
+        });
         self.0.push(chain);
     }
 
@@ -267,6 +303,7 @@ impl Table {
     /// earlier can no longer be completed.
     fn keep(&mut self, key: Key, chain: Chain, lengths: usize, from: i64, mode: Mode) -> Dropped {
         let mut dropped = Dropped::default();
+        let is_complete = key.is_known() && key.bound.iter().all(Kept::is_known);
         if !self.chains.contains_key(&key) {
             if self.chains.len() >= self.sweep_at || self.bytes >= BYTES_MAX {
                 self.sweep(from, mode);
@@ -277,7 +314,7 @@ impl Table {
             self.bytes += key.size();
         }
         let chains = self.chains.entry(key).or_insert_with(|| vec![Chains::default(); lengths]);
-        chains[chain.events.len() - 1].add(chain, mode);
+        chains[chain.events.len() - 1].add(chain, is_complete, mode);
         dropped
     }
 
@@ -388,9 +425,10 @@ impl SequenceState {
         chains.into_iter().flat_map(|chains| self.open(chains, at)).cloned().collect()
     }
 
-    /// The chains of a length that an event with these values after `by` can continue.
-    pub fn before(&self, length: usize, by: &[Kept], at: Position) -> Vec<Chain> {
-        let undetermined = |chain: &Chain| Chain { certainty: Certainty::Undetermined, ..chain.clone() };
+    /// The chains of a length that an event with these values after `by` can continue. `own`: the fields
+    /// after `by` that the event lacks.
+    pub fn before(&self, length: usize, by: &[Kept], own: &MissingInputs, at: Position) -> Vec<Chain> {
+        let undetermined = |chain: &Chain| chain.clone().with_unknown_key(own);
         let mut found = Vec::new();
         let mut add = |chains: &Chains| found.extend(self.open(chains, at).map(undetermined));
         let mut add_all = |table: &Table| {
@@ -422,7 +460,7 @@ impl SequenceState {
         let Some(last) = chain.events.last() else { return };
         let (from, mode, lengths) = (self.from(last.at), self.mode, self.any.len());
         let dropped = if key.is_known() {
-            self.any[chain.events.len() - 1].add(chain.clone(), mode);
+            self.any[chain.events.len() - 1].add(chain.clone(), false, mode);
             self.known.keep(key, chain, lengths, from, mode)
         } else {
             self.partial.keep(key, chain, lengths, from, mode)

@@ -21,6 +21,8 @@ pub(crate) enum Term<F> {
     Bound {
         index: usize,
         zero: Zero,
+        /// The name of the field in conditions.
+        name: Arc<str>,
     },
     /// The element of a `foreach`, or a part of it. `outward` counts the calls of `foreach` between.
     Element {
@@ -162,28 +164,6 @@ impl<F> Term<F> {
             Term::Call(call) => most(&call.arguments).saturating_add(1),
             Term::ForEach(each) => each.elements.cost().max(most(each.predicate.fields())).saturating_add(1),
             Term::Pattern { value, patterns, .. } => value.cost().max(most(patterns)).saturating_add(1),
-        }
-    }
-
-    /// The name of a field that it reads; empty if it reads none.
-    pub fn name(&self) -> &str {
-        fn first<F>(terms: &[Term<F>]) -> &str {
-            terms.iter().map(Term::name).find(|name| !name.is_empty()).unwrap_or("")
-        }
-        match self {
-            Term::Field(field) | Term::Exists(field) => &field.name,
-            Term::Element { part, .. } => part.map_or("", |part| part.name),
-            Term::Bound { .. } | Term::Text(_) | Term::Number(_) | Term::Decimal(_) | Term::Truth(_) => "",
-            Term::Holds(matcher) => first(matcher.fields()),
-            Term::Call(call) => first(&call.arguments),
-            Term::ForEach(each) => match each.elements.name() {
-                "" => first(each.predicate.fields()),
-                name => name,
-            },
-            Term::Pattern { value, patterns, .. } => match value.name() {
-                "" => first(patterns),
-                name => name,
-            },
         }
     }
 }

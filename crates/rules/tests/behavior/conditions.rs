@@ -13,9 +13,9 @@ const PATTERNS: [&str; 5] = ["a*", "*B", "?b", r"C:\\a\\*", "*"];
 const CONDITIONS: usize = 300;
 const EVENTS: usize = 12;
 
-struct Writer {
-    random: Random,
-    mode: Mode,
+pub struct Writer {
+    pub random: Random,
+    pub mode: Mode,
 }
 
 impl Writer {
@@ -25,7 +25,7 @@ impl Writer {
     }
 
     /// A condition with parts within each other.
-    fn condition(&mut self, depth: usize) -> String {
+    pub fn condition(&mut self, depth: usize) -> String {
         let next = depth.saturating_sub(1);
         match self.random.below(if depth == 0 { 1 } else { 5 }) {
             0 => self.comparison(),
@@ -147,7 +147,7 @@ impl Writer {
         }
     }
 
-    fn event(&mut self) -> Event {
+    pub fn event(&mut self) -> Event {
         let of_text: fn(&mut Writer) -> Datum = |writer| text(&writer.pick(&TEXTS));
         let of_number: fn(&mut Writer) -> Datum = |writer| Datum::Number(*writer.random.pick(&[0, 2, 4, 5]));
         let of_truth: fn(&mut Writer) -> Datum = |writer| Datum::Truth(writer.random.one_of(2));

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 
 use stackhound_expr::{Value, Visitor};
 use stackhound_rules::evaluate::{
-    Elements, FieldRef, Mode, Position, ResolvedField, RuleEvent, RuleSet, Verdict,
+    Elements, FieldRef, MissingInputs, Mode, Position, ResolvedField, RuleEvent, RuleSet, Verdict,
 };
 use stackhound_rules::syntax::FieldUse;
 use stackhound_rules::{EventName, Library, Part};
@@ -132,11 +132,16 @@ pub fn rule_set(library: &Library, mode: Mode) -> RuleSet<String> {
 
 /// The answer of the only rule of a set for the next event.
 pub fn answer(set: &mut RuleSet<String>, event: &Event) -> Option<Verdict> {
+    answer_with_missing(set, event).map(|(verdict, _)| verdict)
+}
+
+/// The same, with what the answer lacks.
+pub fn answer_with_missing(set: &mut RuleSet<String>, event: &Event) -> Option<(Verdict, MissingInputs)> {
     let mut found = None;
     set.evaluate(event.name, event.at, event, |answer| {
         assert_eq!(found, None, "two answers");
-        assert_eq!(answer.missing.is_none(), answer.verdict == Verdict::Yes, "{:?}", answer.missing);
-        found = Some(answer.verdict);
+        assert_eq!(answer.missing.is_empty(), answer.verdict == Verdict::Yes, "{:?}", answer.missing);
+        found = Some((answer.verdict, answer.missing.clone()));
     });
     found
 }

@@ -7,6 +7,7 @@ mod corpus;
 mod event;
 mod literal;
 mod random;
+mod reasons;
 mod sequences;
 mod solve;
 mod three_values;

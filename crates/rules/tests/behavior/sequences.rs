@@ -252,7 +252,7 @@ fn losses_before_two_steps_count() {
     }
 }
 
-const STREAMS: [&str; 13] = [
+pub const STREAMS: [&str; 13] = [
     "sequence maxspan 3s by evt.pid |evt.name = 'CreateProcess'| |evt.name = 'CreateFile'|",
     "sequence maxspan 3s by evt.pid |evt.name = 'CreateFile'| |evt.name = 'CreateFile' and file.name = 'x'|",
     "sequence maxspan 3s |evt.name = 'CreateProcess' and file.name = 'x'| |evt.name = 'CreateFile' and file.name != 'x'|",
@@ -268,7 +268,7 @@ const STREAMS: [&str; 13] = [
     "sequence maxspan 3s |evt.name = 'CreateProcess'| as e |evt.name = 'CreateFile' and ps.name imatches concat('*', $e.ps.name)|",
 ];
 
-fn random_stream(random: &mut Random) -> Vec<Event> {
+pub fn random_stream(random: &mut Random) -> Vec<Event> {
     let mut time = 0;
     let length = 3 + random.below(6);
     let events = (0..length).map(|record| {
