@@ -1,5 +1,7 @@
-//! What the library brings along where no feature is asked for.
+//! What the library depends on without features, and whether the program and the tests share what they
+//! build.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
@@ -48,4 +50,29 @@ fn without_features_the_library_needs_no_tls_no_cryptography_and_no_c_compiler()
             assert!(!packages.iter().any(|name| name == unwanted), "{unwanted} for {target}");
         }
     }
+}
+
+/// The packages that a selection of the workspace is built of, each with its features.
+fn units(selection: &[&str]) -> BTreeSet<String> {
+    let output = Command::new(env!("CARGO"))
+        .args(["tree", "--offline", "--locked", "--prefix", "none", "--format", "{p} {f}"])
+        .args(["--target", "x86_64-unknown-linux-gnu"])
+        .args(selection)
+        .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."))
+        .output()
+        .expect("cargo tree");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let units = String::from_utf8(output.stdout).expect("text");
+    // Packages that were listed before are marked.
+    units.lines().map(|unit| unit.trim_end_matches(" (*)").to_owned()).collect()
+}
+
+/// `cargo run` builds nothing that `cargo test --workspace` builds again with other features. Where this
+/// fails, state the features that dependencies of tests enable in `cli/Cargo.toml`.
+#[test]
+fn the_program_and_the_tests_share_what_they_build() {
+    let program = units(&["--package", "stackhound-cli", "--edges", "normal,build"]);
+    let tests = units(&["--workspace", "--edges", "normal,build,dev"]);
+    assert!(program.len() > 100, "{}", program.len());
+    assert_eq!(program.difference(&tests).collect::<Vec<_>>(), Vec::<&String>::new());
 }
