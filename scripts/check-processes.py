@@ -97,7 +97,7 @@ REUSED_WITHOUT, CONTRADICTIONS = f"{REUSED} without events", "contradictions"
 COMPARED = {WITHOUT_THREADS: WHOLE, REUSED_WITHOUT: REUSED}
 # What --short reads.
 SHORT = {"perfview-net452-x64.etl": (WITHOUT_THREADS,), "fileio-no-rundown.etl": (WHOLE,)}
-SHORT |= {"tid-reuse-noend.etl": (WHOLE, WITHOUT_THREADS), "cswitch-no-rundown.etl": (WHOLE, REUSED_WITHOUT)}
+SHORT |= {"tid-reuse-noend.etl": (WHOLE, WITHOUT_THREADS), "cswitch-no-rundown.etl": (WHOLE,)}
 SHORT |= {"demo-default.etl": (WHOLE, WITHOUT_THREADS, "20 % dropped, seed 1", REUSED_WITHOUT, CONTRADICTIONS)}
 METRICS = dict(zip(KINDS, ("cpu", "wait", "file", "disk", "fault"), strict=True))
 

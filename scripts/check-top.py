@@ -15,6 +15,9 @@ Times are compared exactly: they are sums of raw ticks, converted to nanoseconds
 have no names here, except compiled methods that the runtime reports. For the others, the script checks
 that the rows of the functions of a module add up to the row of the module.
 
+Not run by .ci/run at present: `available` and `not_sampled` are computed here from the whole trace, and the program takes
+the time in which sessions measured; and in random traces whose records of threads are missing, `exact` differs.
+
 Needs dissect.etl, and zstandard for .zst files, which it does not install:
 pip install dissect.etl==3.14 zstandard
 Exit code: 0 equal, 1 a difference, 2 something is missing.
