@@ -183,7 +183,7 @@ fn presets_reach_windows_as_described() {
     let lines = fake.log("TraceSetInformation");
     // Stacks first, then the groups.
     assert!(lines[0].starts_with("TraceSetInformation stacks {ce1dbfb4-137e-4da6-87b0-3f59aa102cbc}/51 ->"));
-    assert!(lines[1].contains("class=4 870000000000000040000000"), "{lines:?}");
+    assert!(lines[1].contains("class=4 970000000400000040000000"), "{lines:?}");
     // Names are logged when the groups are disabled and enabled: no groups, the stacks, that of
     // image loads by the class of processes, then all groups.
     assert!(lines[2].contains(&format!("class=4 {} ->", "0".repeat(64))), "{lines:?}");
