@@ -14,7 +14,7 @@ use stackhound_windows::Error;
 use stackhound_windows::debug_help::{self, Module, Session, Symbol, SymbolSource};
 
 use crate::demangle::{demangle, demangle_public};
-use crate::name::{Inline, Line, Name, Names, Symbols};
+use crate::name::{Inline, Line, NEAREST_EXPORT_MAX, Name, Names, Symbols};
 
 /// `IMAGE_FILE_MACHINE_I386`
 const MACHINE_X86: u32 = 0x014c;
@@ -97,7 +97,7 @@ impl Symbols for DebugHelp {
                 // name.
                 let same = symbol.displacement == 0 || self.session.function_at(address) == Some(start);
                 names.export = same.then(|| name.clone());
-                names.nearest_export = Some(name);
+                names.nearest_export = (same || offset <= NEAREST_EXPORT_MAX).then_some(name);
             }
             SymbolSource::None | SymbolSource::UnmatchedPdb => {}
         }

@@ -34,7 +34,7 @@ pub mod temporary;
 #[cfg(all(windows, feature = "windows"))]
 pub use debug_help::DebugHelp;
 pub use failure::{Cause, Failure, FileKind};
-pub use name::{Inline, Line, Name, Names, Origin, Symbols};
+pub use name::{Inline, Line, NEAREST_EXPORT_MAX, Name, Names, Origin, Symbols};
 pub use symbolizer::{
     FrameNumber, Loaded, Loader, ModuleNumber, ResolvedCallSite, ResolvedFrame, ResolvedInline, ResolvedLine,
     ResolvedName, SymbolStats, Symbolizer, SymbolizerOptions, WorkOptions, file_loader,

@@ -4,6 +4,10 @@ use std::borrow::Cow;
 
 use stackhound_types::{AddressKind, Rva};
 
+/// The largest offset from the nearest export at which it names an address, in bytes. Hardly any
+/// function is longer, so an export that is further away belongs to another function.
+pub const NEAREST_EXPORT_MAX: u32 = 0x1_0000;
+
 /// The source of a name. The better one is the smaller one.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum Origin {
@@ -11,8 +15,8 @@ pub enum Origin {
     Pdb,
     /// The export directory: the exported function contains the address.
     Export,
-    /// The export directory: the nearest export before the address, which may belong to another
-    /// function.
+    /// The export directory: the nearest export before the address, at most [`NEAREST_EXPORT_MAX`]
+    /// away. It may belong to another function.
     NearestExport,
 }
 

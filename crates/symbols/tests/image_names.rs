@@ -67,3 +67,18 @@ fn addresses_have_the_containing_and_the_nearest_export() {
         assert_eq!(shown(&names.nearest_export), nearest, "{rva:#x}");
     }
 }
+
+#[test]
+fn a_distant_export_names_nothing() {
+    let bytes = Pe::new(X64)
+        .code(0x1000, vec![0xc3; 0x3_0000])
+        .exports(&[(Some("only"), Target::Rva(0x1100))])
+        .file();
+    let mut builder = SymbolTableBuilder::new();
+    assert_eq!(builder.add_image(&Image::parse(&bytes).unwrap()), Ok(0));
+    let table = builder.build();
+    for (rva, nearest) in [(0x1_1100, "only+0x10000"), (0x1_1101, "-"), (0x3_0fff, "-")] {
+        let names = table.names(Rva(rva), AddressKind::Instruction);
+        assert_eq!(shown(&names.nearest_export), nearest, "{rva:#x}");
+    }
+}

@@ -12,8 +12,8 @@
 //!   function range that starts there, or else of the procedure; without either, it is only its
 //!   first byte. Later chunks of the function are included. Of several exports at one address, the
 //!   least name.
-//! - `nearest_export`: `export`, or else the last export in code at or before the address, if the
-//!   address is itself in code.
+//! - `nearest_export`: `export`, or else the last export in code at or before the address, if it is
+//!   at most [`NEAREST_EXPORT_MAX`] bytes away and the address is itself in code.
 //!
 //! Of overlapping lines, the one that starts last is used; likewise for inlined functions at one
 //! depth.
@@ -34,7 +34,7 @@ use std::borrow::Cow;
 
 use stackhound_types::{AddressKind, Rva};
 
-use crate::name::{Inline, Line, Name, Names, Symbols};
+use crate::name::{Inline, Line, NEAREST_EXPORT_MAX, Name, Names, Symbols};
 use names::NameTable;
 
 /// Represents a missing name in columns of names.
@@ -154,6 +154,9 @@ impl SymbolTable {
             return None;
         }
         let at = last_before(&self.exports.starts, address)?;
+        if address - self.exports.starts[at] > NEAREST_EXPORT_MAX {
+            return None;
+        }
         Some((self.exports.starts[at], self.exports.names[at]))
     }
 }
