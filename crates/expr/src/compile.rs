@@ -49,7 +49,7 @@ impl<'e, F, R: FnMut(&str) -> Option<F>> Compiler<'_, 'e, F, R> {
 
     /// Any of the operands: all literals in one question, and each field in its own.
     fn comparison(&mut self, field: usize, comparison: &'e Comparison, negated: bool) -> Result<Node, Error> {
-        let question = |test| Node::Question(Question { field, test, negated });
+        let question = |test| Node::Question(Question::new(field, test, negated));
         let (operands, pair) = match comparison {
             Comparison::Order(relation, operand) => (slice::from_ref(operand), Pair::Order(*relation)),
             Comparison::In(case, operands) => (&operands[..], Pair::Equal(*case)),

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::ops::ControlFlow;
+use std::sync::OnceLock;
 
 use crate::encoding::Text;
 use crate::literal::Literal;
@@ -10,6 +11,7 @@ use crate::needle::{Needle, Part, is_part};
 use crate::number::Number;
 use crate::syntax::{BitOperator, Case, Relation};
 use crate::text::{Glob, is_written};
+use crate::unnamed::{self, NamePattern};
 
 /// A value of a field.
 ///
@@ -34,6 +36,13 @@ pub enum Value<'v> {
     Bool(bool),
     /// A value that is there, and not known.
     Unknown,
+    /// A function whose name is not known: the text is the module, `!` and the name, or the name
+    /// alone if the module is empty. A name has at least one character, and `!` only in `operator!`.
+    /// A test is unknown only if the name decides it.
+    UnnamedFunction {
+        /// The name of the module.
+        module: &'v str,
+    },
     /// The field is known to have no value, such as a list without elements: no test passes.
     Absent,
 }
@@ -71,6 +80,29 @@ pub(crate) struct Question {
     pub(crate) test: Test,
     /// Holds if there are values and none passes the test; otherwise, if some value passes it.
     pub(crate) negated: bool,
+    /// The texts of the test, prepared when the first function without a name is tested.
+    names: OnceLock<Box<[NamePattern]>>,
+}
+
+impl Question {
+    pub(crate) fn new(field: usize, test: Test, negated: bool) -> Question {
+        Question { field, test, negated, names: OnceLock::new() }
+    }
+
+    /// Whether the value passes the test; `None` if that is not known.
+    fn passes(&self, value: Value<'_>) -> Option<bool> {
+        match (value, &self.test) {
+            (Value::Unknown, _) => None,
+            (Value::UnnamedFunction { .. }, Test::Bits(..)) => Some(false),
+            (Value::UnnamedFunction { module }, Test::Order(relation, literal)) => {
+                unnamed::order(module, &literal.text).map(|order| relation.allows(order))
+            }
+            (Value::UnnamedFunction { module }, test) => {
+                unnamed::matches_any(self.names.get_or_init(|| test.name_patterns()), module)
+            }
+            _ => Some(self.test.passes(value)),
+        }
+    }
 }
 
 /// Two fields and the test of each pair of their values.
@@ -239,7 +271,7 @@ impl<F> Matcher<F> {
             Node::Any(nodes) => return self.first(nodes, true, assumes, lookup),
             Node::All(nodes) => return self.first(nodes, false, assumes, lookup),
             Node::Question(question) => {
-                let passed = self.ask(question.field, &question.test, lookup);
+                let passed = self.ask(question, lookup);
                 (passed.ok_or(Undecided(question.field)), question.negated)
             }
             Node::Pair(question) => (self.compare(*question, lookup), question.negated),
@@ -269,16 +301,17 @@ impl<F> Matcher<F> {
 
     /// Whether a value passes the test; `None` if there is no value, or if none of those that are
     /// known does and not all are.
-    fn ask<L>(&self, field: usize, test: &Test, lookup: &L) -> Option<bool>
+    fn ask<L>(&self, question: &Question, lookup: &L) -> Option<bool>
     where
         L: Fn(&F, &mut Visitor<'_>) -> ControlFlow<()>,
     {
         let (mut passed, mut is_known) = (None, true);
-        let _ = lookup(&self.fields[field], &mut |value| {
-            match value {
-                Value::Unknown => is_known = false,
-                _ if passed == Some(true) => {}
-                _ => passed = Some(test.passes(value)),
+        let _ = lookup(&self.fields[question.field], &mut |value| {
+            if passed != Some(true) {
+                match question.passes(value) {
+                    Some(passes) => passed = Some(passes),
+                    None => is_known = false,
+                }
             }
             if passed == Some(true) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         });
@@ -324,7 +357,7 @@ struct Side {
 impl Side {
     /// Whether the value is known.
     fn takes(&mut self, value: Value<'_>) -> bool {
-        let is_known = value != Value::Unknown;
+        let is_known = value.is_known();
         self.has_value |= is_known;
         self.has_unknown |= !is_known;
         is_known
@@ -406,6 +439,20 @@ impl Node {
 }
 
 impl Test {
+    /// The texts of tests of whole texts and parts.
+    fn name_patterns(&self) -> Box<[NamePattern]> {
+        let of_literal = |literal: &OneOf| NamePattern::of_needle(&literal.needle, Part::Whole);
+        match self {
+            Self::OneOf(all) => all.iter().map(of_literal).collect(),
+            Self::Is(literal) => literal.number.is_none().then(|| of_literal(literal)).into_iter().collect(),
+            Self::Part(part, needles) => {
+                needles.iter().map(|needle| NamePattern::of_needle(needle, *part)).collect()
+            }
+            Self::Glob(globs) => globs.iter().cloned().map(NamePattern::new).collect(),
+            Self::Order(..) | Self::Bits(..) => [].into(),
+        }
+    }
+
     fn passes(&self, value: Value<'_>) -> bool {
         match self {
             Self::OneOf(all) => {
@@ -449,6 +496,11 @@ impl OneOf {
 }
 
 impl<'v> Value<'v> {
+    /// Whether all of the value is known.
+    pub fn is_known(self) -> bool {
+        !matches!(self, Self::Unknown | Self::UnnamedFunction { .. })
+    }
+
     /// The text, or the text of the number or truth value; `None` if there is no known value.
     /// Allocates only for text that is not UTF-8, and for numbers.
     pub fn to_text(self) -> Option<Cow<'v, str>> {
@@ -459,7 +511,7 @@ impl<'v> Value<'v> {
             Self::Signed(number) => Some(number.to_string().into()),
             Self::Float(number) => Some(number.to_string().into()),
             Self::Bool(truth) => Some(Cow::Borrowed(if truth { "true" } else { "false" })),
-            Self::Unknown | Self::Absent => None,
+            Self::Unknown | Self::UnnamedFunction { .. } | Self::Absent => None,
         }
     }
 
@@ -481,6 +533,7 @@ impl<'v> Value<'v> {
             | Self::Float(_)
             | Self::Bool(_)
             | Self::Unknown
+            | Self::UnnamedFunction { .. }
             | Self::Absent => None,
         }
     }
@@ -493,7 +546,7 @@ impl<'v> Value<'v> {
             Self::Float(value) => Some(Number::Float(value)),
             Self::Bool(value) => Some(Number::Integer(value.into())),
             Self::Text(_) | Self::Utf16(_) | Self::Latin1(_) => self.text()?.number(),
-            Self::Unknown | Self::Absent => None,
+            Self::Unknown | Self::UnnamedFunction { .. } | Self::Absent => None,
         }
     }
 
@@ -508,7 +561,7 @@ impl<'v> Value<'v> {
             Self::Text(_) | Self::Utf16(_) | Self::Latin1(_) => {
                 self.text().is_some_and(|text| needle.is_in(Part::Whole, text))
             }
-            Self::Unknown | Self::Absent => false,
+            Self::Unknown | Self::UnnamedFunction { .. } | Self::Absent => false,
         }
     }
 

@@ -130,6 +130,7 @@
 //!
 //! A field may have several values, such as the modules of all frames. A comparison holds if it holds for any of them,
 //! and of two fields, if it holds for any pair. If it holds for none, and one of them is not known, the answer is unknown.
+//! Of a function without a name the module is known: a comparison with a value is unknown only if the name decides it.
 //! `!=` is the exception: it holds if there are values and *none* equals, so that `stack.module != x` has its
 //! apparent meaning, "there is a stack, and `x` is not on it". (If one other value were enough, nearly every stack would
 //! pass.) For a field that is there, `a != 1` and `not (a = 1)` are therefore always the same.
@@ -175,6 +176,7 @@ mod suggest;
 mod syntax;
 mod tested_texts;
 mod text;
+mod unnamed;
 
 use std::fmt::{self, Display, Formatter};
 

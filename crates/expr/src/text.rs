@@ -3,7 +3,7 @@
 use std::fmt::{self, Display, Write};
 use std::str::Chars;
 
-use crate::encoding::{Characters, Text};
+use crate::encoding::Text;
 use crate::syntax::Case;
 
 impl Case {
@@ -63,8 +63,10 @@ pub(crate) struct Glob {
     case: Case,
 }
 
+/// A part of a pattern.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Piece {
+pub(crate) enum Piece {
+    /// In the form of the pattern's case.
     Character(char),
     AnyCharacter,
     AnyText,
@@ -78,23 +80,41 @@ impl Glob {
             '?' => Piece::AnyCharacter,
             other => Piece::Character(case.fold(other)),
         });
-        Self { pieces: pieces.collect(), case }
+        Self::of_pieces(pieces.collect(), case)
+    }
+
+    pub(crate) fn of_pieces(pieces: Box<[Piece]>, case: Case) -> Self {
+        Self { pieces, case }
+    }
+
+    pub(crate) fn pieces(&self) -> &[Piece] {
+        &self.pieces
+    }
+
+    pub(crate) fn case(&self) -> Case {
+        self.case
     }
 
     /// Whether the whole of `text` matches. Time is at most the product of both lengths, with no
     /// memory.
     pub(crate) fn matches(&self, text: Text<'_>) -> bool {
-        let mut rest = text.characters();
+        self.starts_as(self.pieces.len(), text.characters())
+    }
+
+    /// Whether the whole text matches the first pieces.
+    pub(crate) fn starts_as(&self, length: usize, text: impl Iterator<Item = char> + Clone) -> bool {
+        let pieces = &self.pieces[..length];
+        let mut rest = text;
         let mut at = 0;
         // Only the last `*` needs to be tried again: whatever an earlier one could reach, the last
         // one can, too.
-        let mut last_star: Option<(usize, Characters<'_>)> = None;
+        let mut last_star = None;
         loop {
             let mut ahead = rest.clone();
-            match (self.pieces.get(at), ahead.next()) {
+            match (pieces.get(at), ahead.next()) {
                 (Some(Piece::AnyText), _) => {
                     at += 1;
-                    if at == self.pieces.len() {
+                    if at == pieces.len() {
                         return true;
                     }
                     last_star = Some((at, rest.clone()));

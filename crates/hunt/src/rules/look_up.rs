@@ -494,7 +494,11 @@ impl<'v, 'c> TraceEvent<'v, 'c> {
         }
         let frames = self.frames();
         let functions = |frame: Option<FrameView<'c>>, visit: &mut Visitor<'_>| {
-            let names = frame.map(|frame| self.functions(&frame)).unwrap_or_default();
+            let Some(frame) = frame else { return CONTINUE };
+            let names = self.functions(&frame);
+            if names.is_empty() {
+                return visit(Value::UnnamedFunction { module: "" });
+            }
             names.iter().try_for_each(|name| text(name, visit))
         };
         let path = |frame: Option<FrameView<'c>>, visit: &mut Visitor<'_>| {
@@ -524,13 +528,15 @@ impl<'v, 'c> TraceEvent<'v, 'c> {
                     let path = self.module_path(frame);
                     let module = path.as_deref().map(file_name);
                     let functions = self.functions(frame);
-                    match module.filter(|_| !functions.is_empty()) {
-                        Some(module) => {
-                            for function in functions {
-                                text(&format!("{module}!{function}"), visit)?;
-                            }
-                        }
-                        None => visit(Value::Unknown)?,
+                    let Some(module) = module else {
+                        visit(Value::Unknown)?;
+                        continue;
+                    };
+                    if functions.is_empty() {
+                        visit(Value::UnnamedFunction { module })?;
+                    }
+                    for function in functions {
+                        text(&format!("{module}!{function}"), visit)?;
                     }
                 }
                 rest(visit)
@@ -585,6 +591,9 @@ impl<'v, 'c> TraceEvent<'v, 'c> {
             "symbol" => {
                 let Some(path) = self.module_path(frame) else { return CONTINUE };
                 let functions = self.functions(frame);
+                if functions.is_empty() {
+                    return visit(Value::UnnamedFunction { module: &path });
+                }
                 functions.iter().try_for_each(|function| text(&format!("{path}!{function}"), visit))
             }
             "offset" => {

@@ -174,8 +174,17 @@ fn symbols(view: &EventView<'_>, as_printed: bool, visit: &mut Visitor<'_>) -> C
             shown(frame, visit)?;
         }
         if shown_name.is_none() && frame.backing() != Backing::Unbacked {
-            visit(Value::Unknown)?;
+            unnamed_function(module.as_deref(), visit)?;
         }
+    }
+    ControlFlow::Continue(())
+}
+
+/// Visits what is known of a function without a name, in the forms of [`function`].
+fn unnamed_function(module: Option<&str>, visit: &mut Visitor<'_>) -> ControlFlow<()> {
+    let Some(module) = module else { return visit(Value::Unknown) };
+    for module in ["", module].into_iter().chain(stem(module)) {
+        visit(Value::UnnamedFunction { module })?;
     }
     ControlFlow::Continue(())
 }

@@ -59,7 +59,7 @@ pub(crate) fn look_up<E: RuleEvent>(
             let (mut has_any, mut has_value, mut is_known) = (false, false, true);
             let _ = scope.values_of(field, &mut |value| {
                 has_any = true;
-                is_known &= value != Value::Unknown;
+                is_known &= value.is_known();
                 has_value |= value.to_text().is_some_and(|text| !text.is_empty());
                 CONTINUE
             });
@@ -181,7 +181,7 @@ impl PatternTest {
         let mut fits = false;
         let note = |side: &mut (bool, bool), value: Value<'_>| {
             side.0 = true;
-            side.1 &= value != Value::Unknown;
+            side.1 &= value.is_known();
         };
         let _ = look_up(value, scope, &mut |value| {
             note(&mut own, value);
@@ -226,7 +226,7 @@ fn or_zero(
     }
     let mut has_value = false;
     look_up(&mut |value| match value {
-        Value::Unknown | Value::Absent => CONTINUE,
+        Value::Unknown | Value::UnnamedFunction { .. } | Value::Absent => CONTINUE,
         value => {
             has_value = true;
             visit(value)
@@ -352,7 +352,7 @@ impl<F> ForEach<F> {
                     has_value = true;
                     match value {
                         Value::Absent => CONTINUE,
-                        Value::Unknown => {
+                        Value::Unknown | Value::UnnamedFunction { .. } => {
                             is_known = false;
                             CONTINUE
                         }
@@ -520,7 +520,7 @@ impl<F> Call<F> {
         let (mut count, mut has_value, mut is_known) = (0, false, true);
         let _ = look_up(first, scope, &mut |value| {
             has_value = true;
-            is_known &= value != Value::Unknown;
+            is_known &= value.is_known();
             let text = value.to_text().unwrap_or_default();
             let fits = |text: &str| u64::from(fits_pattern(text, &pattern, ignores_case));
             count += match is_list {
@@ -548,7 +548,7 @@ fn length<E: RuleEvent>(
     let (mut count, mut has_value, mut is_known) = (0, false, true);
     let _ = look_up(term, scope, &mut |value| {
         has_value = true;
-        is_known &= value != Value::Unknown;
+        is_known &= value.is_known();
         count += u64::from(!matches!(value, Value::Unknown | Value::Absent));
         CONTINUE
     });

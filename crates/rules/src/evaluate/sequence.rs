@@ -48,6 +48,8 @@ enum KeptValue {
     Float(u64),
     Truth(bool),
     Unknown,
+    /// The module.
+    UnnamedFunction(Box<str>),
     Absent,
 }
 
@@ -74,6 +76,7 @@ impl Kept {
             }
             values.push(match value {
                 Value::Unknown => KeptValue::Unknown,
+                Value::UnnamedFunction { module } => KeptValue::UnnamedFunction(module.into()),
                 Value::Absent => KeptValue::Absent,
                 Value::Bool(truth) => KeptValue::Truth(truth),
                 Value::Float(number) => KeptValue::Float(number.to_bits()),
@@ -98,7 +101,7 @@ impl Kept {
     }
 
     pub fn is_known(&self) -> bool {
-        !self.0.is_empty() && !self.0.contains(&KeptValue::Unknown)
+        !self.0.is_empty() && self.0.iter().all(|value| value.as_value().is_known())
     }
 
     /// Whether the event is known to have no value, which equals no other.
@@ -115,7 +118,10 @@ impl Kept {
     }
 
     fn size(&self) -> usize {
-        let of_text = |value: &KeptValue| if let KeptValue::Text(text) = value { text.len() } else { 0 };
+        let of_text = |value: &KeptValue| match value {
+            KeptValue::Text(text) | KeptValue::UnnamedFunction(text) => text.len(),
+            _ => 0,
+        };
         size_of_val(&*self.0) + self.0.iter().map(of_text).sum::<usize>()
     }
 }
@@ -131,6 +137,7 @@ impl KeptValue {
             KeptValue::Float(bits) => Value::Float(f64::from_bits(*bits)),
             KeptValue::Truth(truth) => Value::Bool(*truth),
             KeptValue::Unknown => Value::Unknown,
+            KeptValue::UnnamedFunction(module) => Value::UnnamedFunction { module },
             KeptValue::Absent => Value::Absent,
         }
     }
