@@ -23,7 +23,7 @@ use crate::naming::{self, Naming};
 use crate::options::{Common, Output};
 use crate::outcome::Outcome;
 use crate::output::{Sink, message};
-use crate::progress::Progress;
+use crate::progress::{Progress, report_undecided};
 use crate::reading::Reading;
 use crate::time::TimeFormat;
 use crate::{facts, inputs, palette, render};
@@ -154,10 +154,13 @@ fn run_live(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     let printer = printer.into_inner();
     let missing = printer.missing.to_string();
     printer.finish()?;
-    if !common.quiet {
+    let undecided = filter.undecided();
+    if common.quiet {
+        report_undecided(&undecided);
+    } else {
         let stacks = render::stacks(&outcome.stacks);
         let symbols = render::symbols(pipeline.symbol_stats().as_ref());
-        message(format_args!("{}{stacks}{missing}{symbols}", live::closing(&outcome, &ended)));
+        message(format_args!("{}{stacks}{undecided}{missing}{symbols}", live::closing(&outcome, &ended)));
         naming::report_missing(pipeline.symbol_stats().as_ref());
     }
     Ok(Outcome::default())

@@ -15,7 +15,7 @@ use stackhound::system::System;
 use stackhound::trace::{OpenTrace, TraceTime};
 use stackhound::{Clock, EventView, FileTime, MissingCounts, Predicate, RawTime};
 
-use crate::output::{RefusedFilter, grouped};
+use crate::output::{RefusedFilter, counted, grouped};
 use crate::time::Point;
 
 #[derive(Args, Clone, Debug)]
@@ -135,7 +135,10 @@ impl EventFilter {
         let missing: Vec<String> = missing.into_iter().map(|(_, text)| text).collect();
         match total {
             0 => String::new(),
-            _ => format!(", {} events undecided (missing: {})", grouped(total), missing.join(", ")),
+            _ => {
+                let events = counted(total, "event", "events");
+                format!(", {events} undecided (missing: {})", missing.join(", "))
+            }
         }
     }
 

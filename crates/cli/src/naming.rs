@@ -18,7 +18,7 @@ use crate::config::{Config, SymbolArguments};
 use crate::filter::EventFilter;
 use crate::options::Common;
 use crate::output::{at_end, counted, grouped, message};
-use crate::progress::Progress;
+use crate::progress::{Closing, Progress};
 use crate::render;
 
 #[derive(Args, Clone, Debug)]
@@ -201,14 +201,12 @@ pub fn finish_with(
     common: &Common,
 ) {
     let symbols = pipeline.symbol_stats();
-    let counts = [
-        render::losses(outcome),
-        render::calls(&outcome.calls),
-        filter.map(EventFilter::undecided).unwrap_or_default(),
-        part.to_owned(),
-        render::symbols(symbols.as_ref()),
-    ];
-    progress.finish_selected(filter.and_then(EventFilter::selected), &counts.concat());
+    progress.finish_with(Closing {
+        selected: filter.and_then(EventFilter::selected),
+        losses: &(render::losses(outcome) + &render::calls(&outcome.calls)),
+        undecided: &filter.map(EventFilter::undecided).unwrap_or_default(),
+        results: &(part.to_owned() + &render::symbols(symbols.as_ref())),
+    });
     if !common.quiet {
         report_no_match(filter, pipeline);
         symbols.iter().for_each(report_calls);

@@ -10,7 +10,7 @@ use crate::output::Sink;
 /// Options of every verb.
 #[derive(Args, Clone, Debug)]
 pub struct Common {
-    /// Write only errors to standard error
+    /// Write only errors, and the number of undecided events, to standard error
     #[arg(short, long, global = true, help_heading = "Messages")]
     pub quiet: bool,
     /// Write more details, and log opened files, downloads and sessions to standard error

@@ -23,7 +23,7 @@ use crate::options::{Common, Output};
 use crate::outcome::Outcome;
 use crate::output::{Sink, at_end, counted};
 use crate::patterns::Patterns;
-use crate::progress::{self, Progress};
+use crate::progress::{self, Closing, Progress};
 use crate::reading::{Reading, or_stop};
 use crate::recognition;
 use crate::render;
@@ -145,7 +145,8 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     };
     let written = write_file(&profile, format, arguments)?;
     let named: String = symbols.iter().map(|named| render::symbols(named.as_ref())).collect();
-    progress.finish_selected(selected, &(losses.to_string() + &undecided + &named));
+    let losses = losses.to_string();
+    progress.finish_with(Closing { selected, losses: &losses, undecided: &undecided, results: &named });
     if !common.quiet {
         symbols.iter().for_each(|named| naming::report_missing(named.as_ref()));
         applied.iter().for_each(|text| at_end(format_args!("{text}")));

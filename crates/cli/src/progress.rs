@@ -33,6 +33,19 @@ pub struct Progress {
     trace: Option<Span>,
 }
 
+/// The parts of the closing line after the number of events. Each begins with a comma, or is empty.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Closing<'c> {
+    /// The number of selected events, if there is a filter.
+    pub selected: Option<u64>,
+    /// What the trace lacks.
+    pub losses: &'c str,
+    /// The events for which the filter has no answer.
+    pub undecided: &'c str,
+    /// Counts of the result.
+    pub results: &'c str,
+}
+
 /// The trace that is read.
 #[derive(Clone, Copy, Debug)]
 struct Span {
@@ -141,26 +154,36 @@ impl Progress {
 
     /// Removes the line, and writes the closing line after the result, unless the program is quiet.
     pub fn finish(self, rest: &str) {
-        self.finish_selected(None, rest);
+        self.finish_with(Closing { losses: rest, ..Closing::default() });
     }
 
-    /// As [`finish`](Progress::finish), with the number of selected events if there is a filter.
-    pub fn finish_selected(self, selected: Option<u64>, rest: &str) {
+    /// As [`finish`](Progress::finish), with the parts about a filter. Events that a filter leaves
+    /// undecided are missing in the result, so they are reported even if the program is quiet.
+    pub fn finish_with(self, closing: Closing<'_>) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }
+        let Closing { selected, losses, undecided, results } = closing;
         if self.quiet {
+            report_undecided(undecided);
             return;
         }
         let mib = self.bytes as f64 / f64::from(1 << 20);
         let elapsed = self.started.elapsed();
         let selected = selected.map(|selected| format!("{} of ", grouped(selected))).unwrap_or_default();
         at_end(format_args!(
-            "{selected}{}, {mib:.1} MiB in {:.2} s ({}){rest}",
+            "{selected}{}, {mib:.1} MiB in {:.2} s ({}){losses}{undecided}{results}",
             counted(self.events, "event", "events"),
             elapsed.as_secs_f64(),
             rate(elapsed, self.events)
         ));
+    }
+}
+
+/// Reports the undecided events of a quiet program, from their part of the closing line.
+pub fn report_undecided(part: &str) {
+    if !part.is_empty() {
+        at_end(format_args!("{}", part.trim_start_matches(", ")));
     }
 }
 

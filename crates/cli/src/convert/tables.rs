@@ -22,7 +22,7 @@ use crate::naming::{self, Use};
 use crate::options::Common;
 use crate::outcome::Outcome;
 use crate::output::{at_end, counted, grouped, report_error};
-use crate::progress::Progress;
+use crate::progress::{Closing, Progress};
 
 #[derive(Args, Clone, Debug)]
 pub struct TableArguments {
@@ -188,8 +188,12 @@ impl All<'_> {
         // Closing lines of other captures must not come between these.
         let _one_at_a_time = self.report.lock().unwrap_or_else(PoisonError::into_inner);
         inputs::announce(captures, index, common);
-        let written = written(&converted) + &crate::render::losses(&converted.outcome) + &filter.undecided();
-        progress.finish_selected(filter.selected(), &written);
+        progress.finish_with(Closing {
+            selected: filter.selected(),
+            losses: &(written(&converted) + &crate::render::losses(&converted.outcome)),
+            undecided: &filter.undecided(),
+            results: "",
+        });
         Ok((converted.detector, Some(damaged)))
     }
 }

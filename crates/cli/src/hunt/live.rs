@@ -16,6 +16,7 @@ use crate::live::{self, Live};
 use crate::options::Common;
 use crate::outcome::Outcome;
 use crate::output::{counted, grouped, message};
+use crate::progress::report_undecided;
 use crate::render;
 
 /// Evaluates the events of a session, like those of a trace with one pass. Findings are written as
@@ -87,10 +88,14 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     report.count(hunt_session.stats().with_stack, &hunt_session.totals());
     let results = report.closing(common);
     let found = report.finish(common)?;
-    if !common.quiet {
+    let undecided = filter.undecided();
+    if common.quiet {
+        report_undecided(&undecided);
+    } else {
         let memory_text = hunt_session.memory_stats().map(memory_counts).unwrap_or_default();
         let closing = live::closing(&outcome, &ended);
-        message(format_args!("{closing}{results}{memory_text}{}", render::stacks(&outcome.stacks)));
+        let stacks = render::stacks(&outcome.stacks);
+        message(format_args!("{closing}{undecided}{results}{memory_text}{stacks}"));
     }
     Ok(Outcome { found: found && !arguments.exit_zero, ..Outcome::default() })
 }

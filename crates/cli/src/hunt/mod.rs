@@ -25,7 +25,7 @@ use crate::live::Sources;
 use crate::options::{Common, Output};
 use crate::outcome::Outcome;
 use crate::output::{counted, message, report_error};
-use crate::progress::Progress;
+use crate::progress::{Closing, Progress};
 use crate::reading::Reading;
 use crate::{explain, inputs, palette, recognition, render};
 use report::Report;
@@ -294,7 +294,12 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
         losses += &format!(", {}", counted(other_files, "other file", "other files"));
     }
     undecided += &chosen.undecided();
-    progress.finish_selected(selected.filter(|_| traces), &(losses + &undecided + &results));
+    progress.finish_with(Closing {
+        selected: selected.filter(|_| traces),
+        losses: &losses,
+        undecided: &undecided,
+        results: &results,
+    });
     damaged |= unreadable > 0;
     if failures > 0 {
         bail!("{failures} of {} inputs could not be read completely", inputs.len());

@@ -88,7 +88,7 @@ fn filters_use_names_that_are_not_shown() {
 
 #[test]
 fn negations_are_undecided_for_frames_without_names() {
-    let filter = "event = PerfInfo/SysCallEnter and not stack.symbol ~ 'ntdll.dll!*'";
+    let filter = "event = PerfInfo/SysCallEnter and not stack.symbol ~ 'ntdll.dll!?*'";
     let (found, _) = chosen(&["--where", filter]);
     let calls = calls();
     for location in &found {
@@ -97,12 +97,98 @@ fn negations_are_undecided_for_frames_without_names() {
             |name: &Option<String>| name.as_ref().is_some_and(|name| !name.starts_with("ntdll.dll!"));
         assert!(names.iter().all(is_other), "{location:?}: {names:?}");
     }
-    // Without symbol files, all stacks with frames in modules are undecided.
-    let (trace, _) = demo();
-    let output = stackhound(&["events", trace, "--symbol-path", "", "--no-progress", "--where", filter]);
+    // Without symbol files, stacks with frames in the module are undecided if the name decides.
+    let filter = "event = PerfInfo/SysCallEnter and not stack.symbol ~ 'ntdll.dll!Zw*'";
+    let output = unnamed(&["events", "--where", filter]);
     let errors = String::from_utf8(output.stderr).unwrap();
-    assert!(output.stdout.is_empty(), "{}", String::from_utf8_lossy(&output.stdout));
+    let others = "event = PerfInfo/SysCallEnter and not stack.module = 'ntdll.dll'";
+    assert_eq!(output.stdout, unnamed(&["events", "--where", others]).stdout);
     assert!(errors.contains(" events undecided (missing: stack.symbol "), "{errors}");
+}
+
+/// The output for the demo without symbol files.
+fn unnamed(arguments: &[&str]) -> Output {
+    let (trace, _) = demo();
+    stackhound(&[arguments, &[trace, "--symbol-path", "", "--no-progress"]].concat())
+}
+
+#[test]
+fn the_module_decides_where_it_can() {
+    let calls = "event = PerfInfo/SysCallEnter and";
+    let all = chosen(&["--event", "PerfInfo/SysCallEnter"]).0;
+    let filter = format!("{calls} not stack.symbol ~ 'zzz.dll!Nt*'");
+    let (found, errors) = chosen(&["--where", &filter]);
+    assert_eq!(found, all);
+    assert!(!errors.contains("undecided"), "{errors}");
+    let output = unnamed(&["events", "--where", &filter]);
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(String::from_utf8(output.stdout).unwrap().lines().count(), all.len());
+    assert!(!errors.contains("undecided"), "{errors}");
+    // All names of ntdll.dll match, and nearly all system calls have such a frame.
+    let filter = format!("{calls} stack.symbol ~ 'ntdll.dll!*'");
+    let (found, _) = chosen(&["--where", &filter]);
+    let output = unnamed(&["events", "--where", &filter]);
+    assert!(found.len() > 1_000 && found.len() == String::from_utf8(output.stdout).unwrap().lines().count());
+}
+
+#[test]
+fn a_filter_finds_the_direct_system_calls_that_hunt_finds() {
+    let (trace, symbols) = demo();
+    let filter = "event = PerfInfo/SysCallEnter and stack.state = 'complete' \
+                  and not stack.symbol ~ 'ntdll.dll!Nt*' and not stack.symbol ~ 'win32u.dll!Nt*'";
+    let (found, errors) = chosen(&["--where", filter]);
+    assert!(!errors.contains("undecided"), "{errors}");
+    let hunted =
+        stackhound(&["hunt", "-q", trace, "--symbol-path", symbols, "--exit-zero", "--format", "ndjson"]);
+    let findings = String::from_utf8(hunted.stdout).unwrap();
+    let direct = findings.lines().filter_map(|line| {
+        let finding: Value = serde_json::from_str(line).unwrap();
+        let is_direct = matches!(finding["detection"].as_str(), Some("CS01" | "CS02"));
+        let is_call = finding["event"] == "PerfInfo/SysCallEnter";
+        (is_direct && is_call).then(|| finding["time"].as_str().unwrap().to_owned())
+    });
+    let direct: Vec<String> = direct.collect();
+    let times =
+        stackhound(&["events", "-q", trace, "--symbol-path", symbols, "--format", "csv", "--where", filter]);
+    let times = String::from_utf8(times.stdout).unwrap();
+    let times: Vec<String> =
+        times.lines().skip(1).map(|line| line.split(',').next().unwrap().to_owned()).collect();
+    assert_eq!(times, direct);
+    assert_eq!(found.len(), direct.len());
+    assert!(!direct.is_empty());
+}
+
+/// Events for which a filter has no answer are missing in every output, so every verb reports them.
+#[test]
+fn undecided_events_are_reported_even_if_the_program_is_quiet() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| text(&folder.path().join(name)).to_owned();
+    let (cut, profile, tables) = (path("cut.etl"), path("profile.folded"), path("tables/"));
+    let (trace, _) = demo();
+    let where_ = ["--where", "not stack.symbol ~ 'ntdll.dll!Zw*'"];
+    for verb in [
+        &["events"][..],
+        &["events", "--format", "csv"],
+        &["events", "--format", "ndjson"],
+        &["stacks"],
+        &["stacks", "--format", "folded"],
+        &["top", "cpu"],
+        &["top", "wait", "--format", "csv"],
+        &["hunt", "--exit-zero"],
+        &["diff", trace],
+        &["profile", "-o", &profile],
+        &["convert", "-o", &cut],
+        &["convert", "--again", "-o", &tables],
+    ] {
+        for quiet in [&[][..], &["-q"]] {
+            let output = unnamed(&[verb, quiet, &where_].concat());
+            let errors = String::from_utf8(output.stderr).unwrap();
+            assert!(output.status.success(), "{verb:?}: {errors}");
+            let is_it = |line: &&str| line.contains(" undecided (missing: stack.symbol ");
+            assert!(errors.lines().any(|line| is_it(&line)), "{verb:?} {quiet:?}: {errors}");
+            assert!(quiet.is_empty() || errors.lines().all(|line| is_it(&line)), "{verb:?}: {errors}");
+        }
+    }
 }
 
 #[test]
