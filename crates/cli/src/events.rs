@@ -292,7 +292,7 @@ fn table(out: &mut impl Write, view: &EventView<'_>, time: &str, stack: Option<b
         && view.level() != Level::None
         && (view.stack().is_some() || view.state() != StackState::None)
     {
-        let states: Vec<&str> = view.stack_states().iter().map(StackState::name).collect();
+        let states: Vec<&str> = view.stack_states().without_contradiction().map(StackState::name).collect();
         line(out, format_args!("    [{}]", states.join(", ")))?;
         summary(out, view)?;
         for frame in view.frames() {

@@ -96,6 +96,11 @@ impl Progress {
         progress
     }
 
+    /// Adds the size of inputs.
+    pub fn add_bytes(&mut self, bytes: u64) {
+        self.bytes += bytes;
+    }
+
     /// Begins one of several traces.
     pub fn begin(&mut self, trace: &OpenTrace) {
         self.before += self.trace.map_or(0, |trace| trace.bytes);

@@ -36,6 +36,7 @@ use crate::progress::Progress;
 use crate::reading::Reading;
 use crate::recognition;
 use crate::render;
+use crate::top::table::percent;
 
 #[derive(Args, Debug)]
 pub struct Arguments {
@@ -424,9 +425,10 @@ fn table(out: &mut impl Write, kinds: &[Kind], shown: &Shown<'_>) -> Result<()> 
         line(
             out,
             format_args!(
-                ": {}, {} with a stack (100 %), {} distinct",
+                ": {}, {} with a stack ({}), {} distinct",
                 counted(kind.events, "event", "events"),
                 grouped(kind.with_stack),
+                percent(kind.with_stack, kind.events),
                 grouped(kind.distinct as u64)
             ),
         )?;

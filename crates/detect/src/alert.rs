@@ -34,6 +34,9 @@ pub struct Alert {
     pub detections: Vec<(Analytic, Severity, u64)>,
     /// The highest severity of its findings.
     pub severity: Severity,
+    /// The number of raw events with findings. A record of a log is counted once for its findings of
+    /// detections and once for those of rules, which are evaluated separately.
+    pub events: u64,
 }
 
 /// What a finding of each severity adds to the score of an alert.
@@ -65,12 +68,6 @@ impl Alert {
         let mut detections: Vec<_> = all.map(|(of, severity, count)| (of, *severity, *count)).collect();
         detections.sort_by(|(one, most, _), (other, others, _)| (others, one).cmp(&(most, other)));
         detections
-    }
-
-    /// The number of raw events with findings. An event with findings of several detections is
-    /// counted once per detection.
-    pub fn count(&self) -> u64 {
-        self.detections.iter().fold(0, |sum: u64, (_, _, count)| sum.saturating_add(*count))
     }
 }
 
@@ -140,8 +137,10 @@ impl Alerts {
             times: None,
             detections: Vec::new(),
             severity: Severity::Info,
+            events: 0,
         }));
         let Some(alert) = open.last_mut() else { return };
+        add_count(&mut alert.events, event_context.count);
         if let Some(time) = event_context.time {
             alert.times = Some(alert.times.map_or((time, time), |(from, to)| (from.min(time), to.max(time))));
         }

@@ -116,6 +116,13 @@ impl StackStates {
         StackState::ALL.into_iter().filter(move |state| self.has(*state))
     }
 
+    /// All states that apply. Without [`StackState::Complete`] if another one does: every part is
+    /// there, but a reader would not call a doubtful stack complete.
+    pub fn without_contradiction(self) -> impl Iterator<Item = StackState> {
+        let is_only = self.iter().count() == 1;
+        self.iter().filter(move |state| is_only || *state != StackState::Complete)
+    }
+
     /// The states that apply in addition to the first one.
     pub fn others(self) -> impl Iterator<Item = StackState> {
         self.iter().skip(1)

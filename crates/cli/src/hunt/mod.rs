@@ -25,7 +25,7 @@ use crate::live::Sources;
 use crate::options::{Common, Output};
 use crate::outcome::Outcome;
 use crate::output::{counted, message, report_error};
-use crate::progress::{Closing, Progress};
+use crate::progress::{self, Closing, Progress};
 use crate::reading::Reading;
 use crate::{explain, inputs, palette, recognition, render};
 use report::Report;
@@ -201,8 +201,11 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     let mut log_rules = rules.of_logs();
     let mut events = Sysmon::new(detector.lists()).with_threads(common.threads());
     let mut report = Report::open(arguments, detector.lists().clone(), is_colored(arguments))?;
-    let bytes = arguments.sources.files.iter().filter_map(|path| Some(path.metadata().ok()?.len())).sum();
-    let mut progress = Progress::new(common, bytes);
+    let of_logs = inputs.iter().filter_map(|input| match input {
+        Input::Sysmon(path) => Some(path.metadata().ok()?.len()),
+        Input::TraceFiles(_) => None,
+    });
+    let mut progress = Progress::new(common, of_logs.sum());
     let (mut traces, mut has_stacks) = (false, false);
     let (mut losses, mut unreadable, mut damaged) = (render::Losses::default(), 0, false);
     let (mut rows, mut recognized, mut undecided) = (0, false, String::new());
@@ -234,6 +237,7 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
                     }
                 };
                 recognized = true;
+                progress.add_bytes(captures.iter().map(|capture| progress::size(&capture.trace)).sum());
                 for (index, capture) in captures.iter().enumerate() {
                     inputs::announce(&captures, index, common);
                     report.next_capture();

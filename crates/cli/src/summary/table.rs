@@ -11,7 +11,7 @@ use super::trace::{Summarized, alert_title};
 use crate::output::{self, counted, grouped};
 use crate::palette;
 use crate::render;
-use crate::top::table::{Column, Table, percent, seconds};
+use crate::top::table::{Column, Table, duration, percent, seconds};
 
 /// The number of characters in a line of the screen, without a terminal and the least.
 const WIDTH: usize = 100;
@@ -149,11 +149,11 @@ pub fn screen(
         screen.fact(
             ".NET",
             &format!(
-                "{} (generation 0: {gen0}, 1: {gen1}, 2: {gen2}), {} of {} s, longest {} s",
+                "{} (generation 0: {gen0}, 1: {gen1}, 2: {gen2}), {}, together {}, longest {}",
                 counted(collections.count(), "collection", "collections"),
                 counted(pauses.count, "pause", "pauses"),
-                seconds(found.cpu.nanos(pauses.amount)),
-                seconds(found.cpu.nanos(pauses.max))
+                duration(found.cpu.nanos(pauses.amount)),
+                duration(found.cpu.nanos(pauses.max))
             ),
         )?;
     }

@@ -283,7 +283,7 @@ pub fn alert_title(alert: &Alert) -> Option<json::AlertTitle<'_>> {
         title: analytic.title(),
         process: &alert.process.name,
         pid: alert.process.pid,
-        events: alert.count(),
+        events: alert.events,
     })
 }
 

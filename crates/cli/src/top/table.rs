@@ -144,6 +144,14 @@ pub fn seconds(nanos: u64) -> String {
     format!("{}.{:03}", nanos / 1_000_000_000, nanos / 1_000_000 % 1000)
 }
 
+/// Nanoseconds with a unit: milliseconds below one second, which are not cut to 0.
+pub fn duration(nanos: u64) -> String {
+    match nanos {
+        0..1_000_000_000 => format!("{}.{:03} ms", nanos / 1_000_000, nanos / 1_000 % 1_000),
+        _ => format!("{} s", seconds(nanos)),
+    }
+}
+
 /// A share in percent.
 pub fn percent(part: u64, whole: u64) -> String {
     format!("{:.1} %", 100.0 * part as f64 / whole.max(1) as f64)

@@ -31,6 +31,7 @@ mod kstack;
 mod live;
 mod mutations;
 mod names;
+mod numbers;
 mod one_answer;
 #[cfg(unix)]
 mod open;

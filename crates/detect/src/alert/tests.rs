@@ -38,7 +38,7 @@ fn findings_of_a_process_within_a_window_are_one_alert() {
         (&[], &[]),
     ] {
         let found: Vec<(u32, u64)> =
-            alerts(findings).iter().map(|alert| (alert.process.pid.unwrap(), alert.count())).collect();
+            alerts(findings).iter().map(|alert| (alert.process.pid.unwrap(), alert.events)).collect();
         assert_eq!(found, expected, "{findings:?}");
     }
 }
@@ -63,7 +63,7 @@ fn the_largest_counts_are_added() {
         alerts.add(&event_context, &mut [finding(id, Verdict::Yes, Severity::High)]);
     }
     let alerts = alerts.finish();
-    assert_eq!((alerts[0].count(), alerts[0].score()), (u64::MAX, 100));
+    assert_eq!((alerts[0].events, alerts[0].score()), (u64::MAX, 100));
 }
 
 #[test]

@@ -46,7 +46,6 @@ const WORDS: [(&str, &[&str]); DETECTIONS.len()] = [
 /// Further names for certain reasons.
 const BY_REASON: &[(Reason, &str)] = &[
     (Reason::WritableCode, "unbacked_rwx"),
-    (Reason::StartUnbacked, "execute_shellcode"),
     (Reason::SensitiveExport, "hook_api"),
     (Reason::ProgramReplaced, "hollow_image"),
     (Reason::StartInReplacement, "hollow_image"),
@@ -86,7 +85,6 @@ mod tests {
         "image_rop",
         "unbacked_rwx",
         "truncated_stack",
-        "execute_shellcode",
         "execute_fluctuation",
     ];
 

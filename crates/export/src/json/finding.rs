@@ -360,8 +360,8 @@ pub struct Alert<'a> {
     /// The highest severity of its findings.
     #[cfg_attr(test, schemars(extend("enum" = ["info", "low", "medium", "high", "critical"])))]
     severity: &'static str,
-    /// Number of raw events. An event with findings of several detections is counted once per
-    /// detection.
+    /// Number of raw events with findings. A record of a log is counted once for its findings of
+    /// detections and once for those of rules.
     count: u64,
     host: Option<&'a str>,
     pid: Option<u32>,
@@ -409,7 +409,7 @@ impl<'a> Alert<'a> {
             alert: &alert.key,
             score: alert.score(),
             severity: alert.severity.name(),
-            count: alert.count(),
+            count: alert.events,
             host: known(&alert.host),
             pid: alert.process.pid,
             process: Process::of_finding(&alert.process),
