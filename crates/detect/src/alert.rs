@@ -34,7 +34,7 @@ pub struct Alert {
     pub detections: Vec<(Analytic, Severity, u64)>,
     /// The highest severity of its findings.
     pub severity: Severity,
-    /// The number of raw events with findings. A record of a log is counted once for its findings of
+    /// The number of raw events with findings, each counted once. A record of a log is counted once for its findings of
     /// detections and once for those of rules, which are evaluated separately.
     pub events: u64,
 }
@@ -68,6 +68,12 @@ impl Alert {
         let mut detections: Vec<_> = all.map(|(of, severity, count)| (of, *severity, *count)).collect();
         detections.sort_by(|(one, most, _), (other, others, _)| (others, one).cmp(&(most, other)));
         detections
+    }
+
+    /// The number of raw events with findings. An event with findings of several detections is
+    /// counted once per detection.
+    pub fn count(&self) -> u64 {
+        self.detections.iter().fold(0, |sum: u64, (_, _, count)| sum.saturating_add(*count))
     }
 }
 

@@ -349,7 +349,7 @@ fn documents_that_break_the_contract_are_found() {
     let schemas = Schemas::read();
     let alert = serde_json::json!({
         "type": "alert", "schema_version": 1, "alert": "0", "score": 1, "severity": "low", "count": 1, "host": null,
-        "pid": null, "first_seen": null, "last_seen": null, "detections": [], "attack": [],
+        "events": 1, "pid": null, "first_seen": null, "last_seen": null, "detections": [], "attack": [],
         "process": { "name": null, "path": null, "command_line": null, "parent_pid": null, "start_time": null },
     });
     schemas.check("alert", &alert, "as it is");

@@ -40,7 +40,7 @@ fn alerts_count_events_and_not_findings() {
         let row: Value = serde_json::from_str(line).unwrap();
         let Some(key) = row["alert"].as_str() else { continue };
         if row["type"] == "alert" {
-            counts.insert(key.to_owned(), row["count"].as_u64().unwrap());
+            counts.insert(key.to_owned(), row["events"].as_u64().unwrap());
         } else if row["verdict"] == "yes" {
             records.entry(key.to_owned()).or_default().insert(row["input"]["record"].as_u64().unwrap());
         }

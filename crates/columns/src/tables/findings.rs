@@ -75,7 +75,7 @@ pub(super) fn alerts_table() -> (Table, AlertColumns) {
         alert: t.text(text("alert", "Key of the alert.")),
         score: t.number(Column::required("score", Type::UInt32, "Score from 1 to 100.")),
         severity: t.text(text("severity", "The highest severity of its findings.")),
-        count: t.number(Column::required("count", Type::UInt64, "Number of events with findings.")),
+        count: t.number(Column::required("count", Type::UInt64, "Number of findings.")),
         pid: t.number(Column::optional("pid", Type::UInt32, "The acting process.")),
         process: t.text(Column::optional("process", Type::Text, "File name of its program.")),
         first_seen: t.number(time("first_seen", "Time of the first event.")),
@@ -151,7 +151,7 @@ impl Alerts {
             rows.text(c.alert, &alert.key);
             rows.number(c.score, alert.score());
             rows.text(c.severity, alert.severity.name());
-            rows.number(c.count, alert.events);
+            rows.number(c.count, alert.count());
             alert.process.pid.iter().for_each(|&pid| rows.number(c.pid, pid));
             if !alert.process.name.is_empty() {
                 rows.text(c.process, &alert.process.name);

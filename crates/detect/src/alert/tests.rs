@@ -63,7 +63,7 @@ fn the_largest_counts_are_added() {
         alerts.add(&event_context, &mut [finding(id, Verdict::Yes, Severity::High)]);
     }
     let alerts = alerts.finish();
-    assert_eq!((alerts[0].events, alerts[0].score()), (u64::MAX, 100));
+    assert_eq!((alerts[0].events, alerts[0].count(), alerts[0].score()), (u64::MAX, u64::MAX, 100));
 }
 
 #[test]

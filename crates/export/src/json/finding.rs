@@ -91,6 +91,8 @@ struct Rule<'a> {
     text: Option<&'a str>,
     /// Whether the answer is undetermined only because an exception of the rule is.
     is_possible: bool,
+    /// The first of `inputs_missing`.
+    missing: Option<&'a str>,
     /// The earlier events of a sequence, in their order.
     earlier: Vec<Earlier>,
 }
@@ -248,6 +250,7 @@ impl<'a> Finding<'a> {
             version: known(&rule.version),
             text: known(&found.text),
             is_possible: found.is_possible,
+            missing: shown::missing(finding).first().copied(),
             earlier: found
                 .earlier
                 .iter()
@@ -360,9 +363,12 @@ pub struct Alert<'a> {
     /// The highest severity of its findings.
     #[cfg_attr(test, schemars(extend("enum" = ["info", "low", "medium", "high", "critical"])))]
     severity: &'static str,
+    /// Number of raw events. An event with findings of several detections is counted once per
+    /// detection.
+    count: u64,
     /// Number of raw events with findings. A record of a log is counted once for its findings of
     /// detections and once for those of rules.
-    count: u64,
+    events: u64,
     host: Option<&'a str>,
     pid: Option<u32>,
     process: Process<'a>,
@@ -409,7 +415,8 @@ impl<'a> Alert<'a> {
             alert: &alert.key,
             score: alert.score(),
             severity: alert.severity.name(),
-            count: alert.events,
+            count: alert.count(),
+            events: alert.events,
             host: known(&alert.host),
             pid: alert.process.pid,
             process: Process::of_finding(&alert.process),

@@ -58,6 +58,7 @@ fn compare(line: &Value, event_context: &EventContext, finding: &Finding) {
         assert_eq!(text(&line["title"]), rule.name);
         assert_eq!(text(&line["rule"]["text"]), found.text);
         assert_eq!(line["rule"]["is_possible"], found.is_possible);
+        assert_eq!(line["rule"]["missing"], line["inputs_missing"].get(0).cloned().unwrap_or_default());
         let records: Vec<u64> = found.earlier.iter().map(|event| event.record).collect();
         let written = line["rule"]["earlier"].as_array().unwrap().iter();
         assert_eq!(written.map(|event| event["record"].as_u64().unwrap()).collect::<Vec<_>>(), records);

@@ -67,6 +67,7 @@ fn alert_and_totals() -> (Alert, Totals) {
         times: Some((NEW_YEAR, NEW_YEAR + 10_000_000)),
         detections: vec![(id("CS07"), Severity::High, 3), (id("CS24"), Severity::Critical, 3)],
         severity: Severity::Critical,
+        events: 3,
     };
     let mut totals = Totals::default();
     totals.events = 10;
