@@ -203,7 +203,6 @@ impl System {
     /// to the same object.
     #[inline]
     pub fn observe(&mut self, event: &Event<'_>) {
-        self.observe_thread_owner(event);
         if let Some(hook_id) = event.hook_id() {
             if let Some(subject) = subject(hook_id) {
                 self.observe_kernel(event.time(), subject, &event.record());
@@ -213,6 +212,8 @@ impl System {
         } else if MANIFEST_IDS.contains(&event.entry().tag) && event.kind().has_descriptor() {
             self.observe_manifest_event(event.time(), event.entry().tag, &event.record());
         }
+        // The header of the start of a thread can state this thread, which did not exist before.
+        self.observe_thread_owner(event);
     }
 
     /// Records which process the thread of an event belongs to, if the header or the record of a stack

@@ -60,6 +60,11 @@ fn machine(pointer_size: PointerSize, events: &[EventSpec<'_>], cut: usize) -> (
         };
         writer.write(0, &record).unwrap();
     }
+    (observed(writer, pointer_size), start)
+}
+
+/// The machine of a trace.
+fn observed(writer: EtlWriter<Cursor<Vec<u8>>>, pointer_size: PointerSize) -> System {
     let (file, _) = writer.finish().unwrap();
     let etl_file = EtlFile::open(file.into_inner().into()).unwrap();
     let mut system = System::new(pointer_size, Losses::default());
@@ -69,7 +74,7 @@ fn machine(pointer_size: PointerSize, events: &[EventSpec<'_>], cut: usize) -> (
             system.observe(&Event::new(&block, index as u32, TraceTime(entry.time.0)));
         }
     }
-    (system, start)
+    system
 }
 
 /// Runs `ask` on the machine for both pointer sizes.
@@ -120,6 +125,28 @@ fn image(base: u64, levels: u32) -> [Part<'static>; 12] {
     let mut parts = [Wide("\\a.dll"); 12];
     parts[..11].copy_from_slice(&head);
     parts
+}
+
+/// The header of a start can state the new thread itself, which did not exist before.
+#[test]
+fn the_header_of_a_start_does_not_state_an_earlier_thread() {
+    let (session, pointer_size) = (Session::default(), PointerSize::Eight);
+    let start = session.start.0;
+    let mut writer = EtlWriter::new(session, Cursor::new(Vec::new())).unwrap();
+    let of_thread = |pid, tid| Issuer::new(Pid(pid), Tid(tid));
+    let events =
+        [(10, 0x501, of_thread(1, 2), 7), (20, 0x502, of_thread(7, 9), 7), (40, 0x501, of_thread(8, 9), 8)];
+    for (time, hook_id, issuer, pid) in events {
+        let header = HeaderSpec::System { hook_id, version: 3, issuer };
+        let bytes = payload(&thread(pid, 9), pointer_size);
+        let (time, payload) = (RawTime(start + time), Payload::Bytes(&bytes));
+        writer.write(0, &RecordSpec { time, pointer_size, header, payload }).unwrap();
+    }
+    let system = observed(writer, pointer_size);
+    for (time, process) in [(20, 7), (30, 7), (39, 7), (40, 8)] {
+        let found = system.thread_of_event(Tid(9), TraceTime(start + time)).map(|thread| thread.pid());
+        assert_eq!(found, Some(Pid(process)), "{time}");
+    }
 }
 
 #[test]
