@@ -196,13 +196,15 @@ impl Lifetimes {
 
     /// Records that a holder had the number at a time. It is the one that `is_same` accepts; another
     /// one must have lost the number between `last`, the last time at which it is known to have had
-    /// it, and `time`. Returns the holder, and whether it is new.
+    /// it, and `time`: at the time that `since` returns for it, if that is between them. Returns the
+    /// holder, and whether it is new.
     pub fn observe_holder(
         &mut self,
         number: u32,
         time: TraceTime,
         is_same: impl FnOnce(u32) -> bool,
         last: impl FnOnce(u32) -> TraceTime,
+        since: impl FnOnce(u32) -> Option<TraceTime>,
     ) -> (u32, bool) {
         let time = self.not_too_late(number, time);
         let Some(current) = self.newest_until(number, time) else {
@@ -217,13 +219,15 @@ impl Lifetimes {
             let free = TraceTime(last(current).0.saturating_add(1));
             return (self.insert(number, time, free.min(time), Evidence::Unknown), true);
         }
-        let new = self.insert(number, time, time, Evidence::Unknown);
+        let last = last(current).min(before(time));
+        let since = since(current).filter(|&since| last < since && since <= time);
+        self.end_unobserved(current, since.map_or(last, before));
+        let new = self.insert(number, time, since.unwrap_or(time), Evidence::Unknown);
         // An end that was already observed belongs to the last holder.
         if end == Evidence::Observed {
             let new = self.span_mut(new);
             (new.to, new.end) = (to, end);
         }
-        self.end_unobserved(current, last(current).min(TraceTime(time.0.saturating_sub(1))));
         (new, true)
     }
 
@@ -307,6 +311,10 @@ impl Lifetimes {
         holders.insert(index, new);
         new
     }
+}
+
+fn before(time: TraceTime) -> TraceTime {
+    TraceTime(time.0.saturating_sub(1))
 }
 
 #[cfg(test)]

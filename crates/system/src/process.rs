@@ -227,6 +227,11 @@ impl Processes {
         self.lifetimes.span_of(id.0)
     }
 
+    /// `None` if the process was forgotten.
+    pub fn pid(&self, id: ProcessId) -> Option<Pid> {
+        self.span(id).map(|_| self.records[id.index()].pid)
+    }
+
     #[inline]
     pub fn at(&self, pid: Pid, time: TraceTime) -> Option<ProcessId> {
         self.lifetimes.at(pid.0, time).map(|holder| self.id(holder))

@@ -243,7 +243,12 @@ impl System {
         self.keep_limits();
         // Threads run until after the end of their process was recorded.
         let process = self.process_for(Phase::End, time, pid);
-        let is_new = self.threads.observe_owner(time, (process, pid), tid);
+        let processes = &self.processes;
+        let since = |other: ProcessId| {
+            let is_other = other != process && processes.pid(other) == Some(pid);
+            is_other.then(|| Some(processes.span(process)?.from)).flatten()
+        };
+        let is_new = self.threads.observe_owner(time, (process, pid), tid, since);
         self.revision += u64::from(is_new);
     }
 

@@ -60,13 +60,22 @@ impl Threads {
         self.statements.repeats(time, pid, tid)
     }
 
-    /// Records that a thread belonged to a process at a time. Returns whether the thread is new.
-    pub fn observe_owner(&mut self, time: TraceTime, (process, pid): (ProcessId, Pid), tid: Tid) -> bool {
+    /// Records that a thread belonged to a process at a time. `since` returns the start of this process
+    /// if it has the id of another one: then no thread is of that one any more. Returns whether the
+    /// thread is new.
+    pub fn observe_owner(
+        &mut self,
+        time: TraceTime,
+        (process, pid): (ProcessId, Pid),
+        tid: Tid,
+        since: impl FnOnce(ProcessId) -> Option<TraceTime>,
+    ) -> bool {
         self.forget_statement(tid);
         let records = &self.records;
         let is_same = |holder: u32| records[holder as usize].process == process;
         let last = |holder: u32| records[holder as usize].last_observed();
-        let (holder, is_new) = self.lifetimes.observe_holder(tid.0, time, is_same, last);
+        let since = |holder: u32| since(records[holder as usize].process);
+        let (holder, is_new) = self.lifetimes.observe_holder(tid.0, time, is_same, last, since);
         let earlier = if is_new { self.continued_by(tid, holder, process) } else { None };
         let record = self.record(holder, is_new, tid, process);
         if let Some(earlier) = earlier {

@@ -110,7 +110,11 @@ proptest! {
             prop_assert!(keeps(&now.processes, &then.processes), "{:?}: {:?} {:?}", time, now, then);
             for (index, tid) in TIDS.enumerate() {
                 let is_kept = keeps(&now.threads[index..=index], &then.threads[index..=index]);
-                let is_kept = is_kept || system.is_thread_uncertain(Tid(tid), time);
+                // Later events can state that the thread is one of the next process with the id.
+                let is_over = now.threads[index].is_some_and(|thread| {
+                    system.thread(thread).process().span().to <= time
+                });
+                let is_kept = is_kept || is_over || system.is_thread_uncertain(Tid(tid), time);
                 prop_assert!(is_kept, "{:?}: {:?} {:?}", time, now, then);
             }
             prop_assert!(keeps(&now.modules, &then.modules), "{:?}: {:?} {:?}", time, now, then);

@@ -565,7 +565,8 @@ fn a_process_id_that_is_used_again_has_threads_of_its_own() {
          @20 process start pid=7 b.exe
          @21 thread event pid=7 tid=9
          ask @21 owner pid=7 tid=9 => b.exe
-         then @15 owner pid=7 tid=9 => uncertain",
+         then @19 owner pid=7 tid=9 => a.exe
+         then @20 owner pid=7 tid=9 => b.exe",
     );
 }
 
