@@ -123,6 +123,11 @@ impl ProfileBuilder {
         self.profile.process(process).pid
     }
 
+    /// The id of a thread, if it is known.
+    pub fn tid(&self, thread: ThreadId) -> Option<u32> {
+        self.profile.threads[thread.index()].tid
+    }
+
     /// The process of a thread.
     pub fn process_of(&self, thread: ThreadId) -> ProcessId {
         self.profile.threads[thread.index()].process

@@ -147,9 +147,9 @@ pub struct Chain {
     started: FxHashMap<ThreadId, TraceTime>,
     ended: FxHashMap<ThreadId, TraceTime>,
     /// By the thread that waited.
-    waits: FxHashMap<ThreadId, Ended>,
+    waits: FxHashMap<Tid, Ended>,
     /// The last completed transfer of each thread.
-    transfers: FxHashMap<ThreadId, Transfer>,
+    transfers: FxHashMap<Tid, Transfer>,
     labels: Labels,
     clock: Clock,
     tiles_max: usize,
@@ -199,10 +199,10 @@ impl Chain {
             self.add(&slice, Some(view))?;
         }
         match view.kernel_id() {
-            Some(hook_id::THREAD_C_SWITCH) => self.forget(view)?,
+            Some(hook_id::THREAD_C_SWITCH) => self.forget(view),
             Some(hook_id::THREAD_READY_THREAD) => self.ready(view)?,
             Some(id @ (hook_id::THREAD_START | hook_id::THREAD_END)) => self.lifetime(view, id)?,
-            Some(id) if is_disk_completion(id) => self.transfer(view)?,
+            Some(id) if is_disk_completion(id) => self.transfer(view),
             Some(hook_id::PERF_INFO_SAMPLED_PROFILE) => self.sample(view)?,
             _ => {}
         }
@@ -231,7 +231,8 @@ impl Chain {
             }
             Activity::Waited { reason, readied: None } => State::Waiting(reason, End::NoEvent),
             Activity::Waited { reason, readied: Some(readied) } => {
-                let ended = self.waits.get(&thread).copied().unwrap_or_default();
+                let tid = self.parts.builder.tid(thread).map(Tid);
+                let ended = tid.and_then(|tid| self.waits.get(&tid)).copied().unwrap_or_default();
                 ready_stack = ended.stack;
                 let transfer = ended.transfer.filter(|transfer| transfer.time >= slice.from);
                 State::Waiting(reason, end(reason, readied, transfer))
@@ -249,24 +250,20 @@ impl Chain {
     }
 
     /// The new thread of a switch waits no more.
-    fn forget(&mut self, view: &EventView<'_>) -> Result<(), Full> {
+    fn forget(&mut self, view: &EventView<'_>) {
         let pointer_size = view.event().record().pointer_size();
-        let parsed = payload::CSwitch::parse(view.payload(), view.version(), pointer_size);
-        if let Ok(parsed) = parsed
-            && parsed.new_thread_id != Tid(0)
-        {
-            let (_, thread) = self.parts.thread(view, parsed.new_thread_id)?;
-            self.waits.remove(&thread);
+        if let Ok(parsed) = payload::CSwitch::parse(view.payload(), view.version(), pointer_size) {
+            self.waits.remove(&parsed.new_thread_id);
         }
-        Ok(())
     }
 
     fn ready(&mut self, view: &EventView<'_>) -> Result<(), Full> {
         let Some(Key::Thread(thread)) = self.scheduling.readied() else { return Ok(()) };
+        let Some(tid) = self.parts.builder.tid(thread).map(Tid) else { return Ok(()) };
         let (process, _) = self.parts.thread_of(view)?;
         let stack = self.parts.stack_of(view, process)?;
-        let transfer = self.transfers.remove(&thread).filter(|of| of.processor == view.processor());
-        self.waits.insert(thread, Ended { stack, transfer });
+        let transfer = self.transfers.remove(&tid).filter(|of| of.processor == view.processor());
+        self.waits.insert(tid, Ended { stack, transfer });
         Ok(())
     }
 
@@ -280,14 +277,12 @@ impl Chain {
         Ok(())
     }
 
-    fn transfer(&mut self, view: &EventView<'_>) -> Result<(), Full> {
-        let Some(tid) = fields::tid(view, "IssuingThreadId") else { return Ok(()) };
-        let (_, thread) = self.parts.thread(view, tid)?;
+    fn transfer(&mut self, view: &EventView<'_>) {
+        let Some(tid) = fields::tid(view, "IssuingThreadId") else { return };
         let path = view.file_path();
         let file = self.labels.label(path.as_deref().unwrap_or_default());
         let transfer = Transfer { time: view.time(), processor: view.processor(), file };
-        self.transfers.insert(thread, transfer);
-        Ok(())
+        self.transfers.insert(tid, transfer);
     }
 
     fn sample(&mut self, view: &EventView<'_>) -> Result<(), Full> {

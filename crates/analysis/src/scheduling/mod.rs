@@ -2,6 +2,7 @@
 
 pub mod scheduler;
 
+use rustc_hash::FxHashMap;
 use stackhound_pipeline::{EventView, TraceState};
 use stackhound_profile::{Full, ThreadId};
 use stackhound_schema::kernel::{hook_id, view as payload};
@@ -41,6 +42,8 @@ pub struct Scheduling {
     sources: Vec<Option<Source>>,
     /// What became known with the last event; kept for its memory.
     slices: Vec<Slice<Key>>,
+    /// The threads as the scheduler knows them.
+    threads: FxHashMap<Tid, ThreadId>,
     /// The thread that the last event made ready.
     readied: Option<Key>,
     compact: u64,
@@ -146,16 +149,45 @@ impl Scheduling {
         let Ok(parsed) = parsed else { return Ok(()) };
         let (number, now) = (view.event().source(), view.time());
         let start = self.begin_switches(number);
-        let old = key(view, parts, parsed.old_thread_id)?;
-        let new = key(view, parts, parsed.new_thread_id)?;
+        let processor = (view.processor(), number);
+        let old = self.switched_out(view, parts, parsed.old_thread_id)?;
+        let new = self.switched_in(view, parts, parsed.new_thread_id)?;
         let losses = view.trace_state().losses();
         let sources = (0..).zip(&self.sources);
         let may_be_lost = |since: TraceTime| may_be_lost(losses, sources, since, now);
         let slices = &mut self.slices;
         let out = &mut |slice| slices.push(slice);
-        let processor = (view.processor(), number);
         self.scheduler.switch(processor, (start, now), (old, new), &parsed, may_be_lost, out);
         Ok(())
+    }
+
+    /// The thread that leaves the processor: the one that it was switched to, if that is known. What is
+    /// known of its process can change in between.
+    fn switched_out(&self, view: &EventView<'_>, parts: &mut Parts, tid: Tid) -> Result<Key, Full> {
+        match self.scheduler.running(view.processor()) {
+            Some(Key::Thread(thread)) if parts.builder.tid(thread) == Some(tid.0) => Ok(Key::Thread(thread)),
+            _ => self.known(view, parts, tid),
+        }
+    }
+
+    /// The thread that the processor is switched to. It is the one that left with this id, if events
+    /// do not state another process for it since then.
+    fn switched_in(&mut self, view: &EventView<'_>, parts: &mut Parts, tid: Tid) -> Result<Key, Full> {
+        let new = key(view, parts, tid)?;
+        let Key::Thread(thread) = new else { return Ok(new) };
+        if let Some(last) = self.threads.insert(tid, thread).filter(|last| *last != thread) {
+            self.scheduler.replace(Key::Thread(last), new, is_same(parts, last, thread));
+        }
+        Ok(new)
+    }
+
+    /// The thread with an id, as the scheduler knows it.
+    fn known(&self, view: &EventView<'_>, parts: &mut Parts, tid: Tid) -> Result<Key, Full> {
+        let now = key(view, parts, tid)?;
+        Ok(match (now, self.threads.get(&tid)) {
+            (Key::Thread(thread), Some(&last)) if is_same(parts, last, thread) => Key::Thread(last),
+            _ => now,
+        })
     }
 
     /// Notes that a source has switches. Returns its start.
@@ -180,7 +212,7 @@ impl Scheduling {
         let pointer_size = view.event().record().pointer_size();
         let parsed = payload::ReadyThread::parse(view.payload(), view.version(), pointer_size);
         let Ok(parsed) = parsed else { return Ok(()) };
-        let thread = key(view, parts, parsed.thread_id)?;
+        let thread = self.known(view, parts, parsed.thread_id)?;
         let ends_wait = self.scheduler.ready(view.processor(), view.time(), thread, &parsed);
         self.readied = ends_wait.then_some(thread);
         Ok(())
@@ -190,8 +222,9 @@ impl Scheduling {
         let pointer_size = view.event().record().pointer_size();
         let parsed = payload::Thread::parse(view.payload(), view.version(), pointer_size);
         let Ok(parsed) = parsed else { return Ok(()) };
-        if let thread @ Key::Thread(_) = key(view, parts, parsed.thread_id)? {
-            self.scheduler.start(view.time(), thread);
+        if let Key::Thread(thread) = key(view, parts, parsed.thread_id)? {
+            self.threads.insert(parsed.thread_id, thread);
+            self.scheduler.start(view.time(), Key::Thread(thread));
         }
         Ok(())
     }
@@ -217,4 +250,11 @@ fn key(view: &EventView<'_>, parts: &mut Parts, tid: Tid) -> Result<Key, Full> {
         return Ok(Key::Idle(view.processor()));
     }
     Ok(Key::Thread(parts.thread(view, tid)?.1))
+}
+
+/// Whether two threads that had an id one after the other can be one: nothing states different
+/// processes.
+fn is_same(parts: &Parts, first: ThreadId, second: ThreadId) -> bool {
+    let [first, second] = [first, second].map(|thread| parts.builder.pid(parts.builder.process_of(thread)));
+    first.zip(second).is_none_or(|(first, second)| first == second)
 }

@@ -255,6 +255,16 @@ impl<T: Thread> Scheduler<T> {
         self.threads.entry(thread).or_insert(ThreadState::NotRunning(off));
     }
 
+    /// A thread that does not run is another one now. Whether that is the same one, under another
+    /// name, is known to the caller; else it has ended.
+    pub fn replace(&mut self, thread: T, other: T, is_same: bool) {
+        if let Some(state) = self.threads.remove(&thread)
+            && is_same
+        {
+            self.threads.insert(other, state);
+        }
+    }
+
     /// A thread is made ready, by the thread that runs on a processor. The first such event ends a
     /// wait. Returns whether this one does, as far as it is known so far.
     pub fn ready(&mut self, processor: Processor, now: TraceTime, thread: T, event: &ReadyThread) -> bool {
