@@ -35,6 +35,8 @@ pub struct StatedIds {
     pub pid: Option<Pid>,
     /// See [`EventView::tid`].
     pub tid: Option<Tid>,
+    /// Whether sources contradict each other about the process, so that it is not known.
+    pub is_disputed: bool,
 }
 
 /// The process and thread of an event.
@@ -44,8 +46,6 @@ struct Owner {
     tid: Option<Tid>,
     /// Whether only the thread's process in the state of the trace states the process.
     is_pid_of_thread: bool,
-    /// Whether sources contradict each other about the process, so that `pid` is `None`.
-    is_disputed: bool,
 }
 
 /// An event with all known data about it. Everything is computed on request.
@@ -133,7 +133,7 @@ impl<'c> EventView<'c> {
     /// Whether the process of a thread that the event names is not known because events, or the parts
     /// of this one, contradict each other.
     pub fn is_pid_uncertain(&self, tid: Tid) -> bool {
-        let is_own_disputed = self.tid() == Some(tid) && self.owner().is_disputed;
+        let is_own_disputed = self.tid() == Some(tid) && self.stated_ids().is_disputed;
         is_own_disputed || self.known.system().is_thread_uncertain(tid, self.time())
     }
 
@@ -162,19 +162,19 @@ impl<'c> EventView<'c> {
             let tid = self.delivered.tid().or(of_call);
             let tid = tid.or_else(|| self.id_field(OutType::Tid).and_then(Tid::known));
             let pid = self.delivered.pid().or_else(|| self.id_field(OutType::Pid).and_then(Pid::known));
-            StatedIds { pid, tid }
+            let system = self.known.system();
+            let is_disputed = self.delivered.is_pid_contradictory()
+                || pid.zip(tid).is_some_and(|(pid, tid)| system.is_owner_disputed(pid, tid, self.time()));
+            StatedIds { pid, tid, is_disputed }
         })
     }
 
     fn owner(&self) -> Owner {
         *self.owner.get_or_init(|| {
-            let StatedIds { pid, tid } = self.stated_ids();
-            let system = self.known.system();
-            let of_thread = || Some(system.thread_of_event(tid?, self.time())?.pid());
-            let is_disputed = self.delivered.is_pid_contradictory()
-                || pid.zip(tid).is_some_and(|(pid, tid)| system.is_owner_disputed(pid, tid, self.time()));
+            let StatedIds { pid, tid, is_disputed } = self.stated_ids();
+            let of_thread = || Some(self.known.system().thread_of_event(tid?, self.time())?.pid());
             let of_event = if is_disputed { None } else { pid.or_else(of_thread) };
-            Owner { pid: of_event, tid, is_pid_of_thread: pid.is_none(), is_disputed }
+            Owner { pid: of_event, tid, is_pid_of_thread: pid.is_none() }
         })
     }
 

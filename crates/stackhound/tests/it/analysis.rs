@@ -14,9 +14,10 @@ use stackhound::profile::{Grouping, Profile};
 use stackhound::trace::{OpenTrace, Source, TraceTime};
 use stackhound::{Passes, Pipeline, Predicate};
 use stackhound_etl::write::{EtlWriter, HeaderSpec, Payload, RecordSpec, Session};
+use stackhound_pipeline::OwnerCache;
 use stackhound_scenario::{GroundTruth, Mix, Scenario, SwitchTruth};
 use stackhound_schema::kernel::hook_id;
-use stackhound_types::{PointerSize, RawTime};
+use stackhound_types::{Pid, PointerSize, RawTime};
 
 pub fn open(bytes: Vec<u8>) -> OpenTrace {
     let etl_file = EtlFile::open(bytes.into()).unwrap();
@@ -253,35 +254,52 @@ fn waits_are_the_truth_or_unknown() {
     assert!(compared > 300 && lossy > 0, "{compared} {lossy}");
 }
 
-/// A trace of profile samples, each with the thread, the flags and the stack of its event. Threads are
-/// in the process 8, except for thread 0. Addresses begin at the innermost frame.
-fn sampled(samples: &[(u32, u8, &[u64])]) -> OpenTrace {
-    let payload = |fields: &[(u64, usize)]| -> Vec<u8> {
-        fields.iter().flat_map(|(value, size)| value.to_le_bytes()[..*size].to_vec()).collect()
-    };
-    let start = 1_000_000;
-    let session = Session { start: RawTime(start), ..Session::default() };
+const START: i64 = 1_000_000;
+
+/// Fields of a record: values, and their sizes in bytes.
+type Fields = Vec<(u64, usize)>;
+
+/// A trace of records: time, hook id, version, fields.
+fn recorded(records: impl IntoIterator<Item = (i64, u16, u8, Fields)>) -> OpenTrace {
+    let session = Session { start: RawTime(START), ..Session::default() };
     let mut writer = EtlWriter::new(session, Cursor::new(Vec::new())).unwrap();
-    let mut write = |time, hook_id, version, payload: Vec<u8>| {
+    for (time, hook_id, version, fields) in records {
+        let payload: Vec<u8> =
+            fields.iter().flat_map(|(value, size)| value.to_le_bytes()[..*size].to_vec()).collect();
         let header = HeaderSpec::PerfInfo { hook_id, version, pebs_index: None, counters: &[] };
         let (time, payload) = (RawTime(time), Payload::Bytes(&payload));
         writer.write(0, &RecordSpec { time, pointer_size: PointerSize::Eight, header, payload }).unwrap();
-    };
-    for (pid, tid) in [(0, 0), (8, 12)] {
-        let pointers = [(0, 8); 7];
-        let fields = [&[(pid, 4), (tid, 4)][..], &pointers, &[(0, 8)]].concat();
-        write(start, hook_id::THREAD_DC_START, 3, payload(&fields));
-    }
-    for (number, &(tid, flags, addresses)) in samples.iter().enumerate() {
-        let time = start + 10_000 * (number as i64 + 1);
-        let sample = [(addresses[0], 8), (tid.into(), 4), (1, 2), (flags.into(), 1), (0, 1)];
-        write(time, hook_id::PERF_INFO_SAMPLED_PROFILE, 2, payload(&sample));
-        let pid = if tid == 0 { 0 } else { 8 };
-        let mut stack = vec![(time as u64, 8), (pid, 4), (tid.into(), 4)];
-        stack.extend(addresses.iter().map(|&address| (address, 8)));
-        write(time, hook_id::STACK_WALK_STACK, 2, payload(&stack));
     }
     open(writer.finish().unwrap().0.into_inner())
+}
+
+/// A record of a thread of version 3.
+fn thread(time: i64, hook_id: u16, pid: u64, tid: u64) -> (i64, u16, u8, Fields) {
+    (time, hook_id, 3, [&[(pid, 4), (tid, 4)][..], &[(0, 8); 8]].concat())
+}
+
+/// The record of a stack.
+fn stack(time: i64, pid: u64, tid: u64, addresses: &[u64]) -> (i64, u16, u8, Fields) {
+    let mut fields = vec![(time as u64, 8), (pid, 4), (tid, 4)];
+    fields.extend(addresses.iter().map(|&address| (address, 8)));
+    (time, hook_id::STACK_WALK_STACK, 2, fields)
+}
+
+/// A trace of profile samples, each with the thread, the flags and the stack of its event. Threads are
+/// in the process 8, except for thread 0. Addresses begin at the innermost frame.
+fn sampled(samples: &[(u32, u8, &[u64])]) -> OpenTrace {
+    let mut records = vec![];
+    for (pid, tid) in [(0, 0), (8, 12)] {
+        records.push(thread(START, hook_id::THREAD_DC_START, pid, tid));
+    }
+    for (number, &(tid, flags, addresses)) in samples.iter().enumerate() {
+        let time = START + 10_000 * (number as i64 + 1);
+        let sample = vec![(addresses[0], 8), (tid.into(), 4), (1, 2), (flags.into(), 1), (0, 1)];
+        records.push((time, hook_id::PERF_INFO_SAMPLED_PROFILE, 2, sample));
+        let pid = if tid == 0 { 0 } else { 8 };
+        records.push(stack(time, pid, tid.into(), addresses));
+    }
+    recorded(records)
 }
 
 fn collect(trace: &OpenTrace, chosen: Option<&str>) -> Profile {
@@ -338,6 +356,72 @@ fn samples_in_interrupts_are_work_of_no_thread() {
     busy.sort();
     let of = |name: &str| busy.iter().find(|row| row.0.starts_with(name)).map(|row| row.1);
     assert_eq!((of("DPC"), of("ISR"), of("unknown"), of("Idle")), (Some(2), Some(3), Some(1), None));
+}
+
+/// A wait is one of a thread, also if its process is not certain at one end. Switches are to a thread
+/// whose stack states a process, or from it.
+#[test]
+fn waits_follow_threads_and_not_their_processes() {
+    const WAITING: u64 = 5;
+    // For each switch to the thread: the process that its stack states. Then the processes of its waits.
+    let switch = |time, new: u64, old: u64, state: u64| {
+        let fields = vec![(new, 4), (old, 4), (0, 4), (0, 1), (0, 1), (state, 1), (0, 1), (0, 8)];
+        (time, hook_id::THREAD_C_SWITCH, 3, fields)
+    };
+    for (stated, expected) in [
+        (&[Some(8), Some(8)][..], &[Some(8)][..]),
+        (&[Some(8), None, Some(8)], &[Some(8), Some(8)]),
+        // The second switch is of one or the other process.
+        (&[Some(8), None, Some(9)], &[None, Some(9)]),
+        // A thread leaves as it came, and another one has its id now.
+        (&[Some(8), Some(9)], &[]),
+        (&[Some(8), Some(9), Some(9)], &[Some(9)]),
+    ] {
+        let mut records = Vec::new();
+        for (number, pid) in stated.iter().enumerate() {
+            let time = START + 10_000 * (number as i64 + 1);
+            records.push(switch(time, 12, 0, 2));
+            records.extend(pid.map(|pid| stack(time, pid, 12, &[KERNEL])));
+            records.push(switch(time + 5_000, 0, 12, WAITING));
+        }
+        let report = waits(&recorded(records), Window::default());
+        let mut found = Vec::new();
+        for ((thread, _), sums) in report.observed(Measure::Waits) {
+            let process = report.profile.threads()[thread.index()].process;
+            found.extend((0..sums.count).map(|_| report.profile.process(process).pid));
+        }
+        found.sort_unstable();
+        assert_eq!(found, expected, "{stated:?}");
+    }
+}
+
+/// Values that are kept for the ids of events are those of all events with these ids, also where
+/// stacks contradict the events of threads.
+#[test]
+fn kept_owners_are_those_of_all_their_events() {
+    let stated = [8, 8, 9, 8, 9, 9, 8, 8];
+    let mut records = vec![thread(START, hook_id::THREAD_DC_START, 8, 12)];
+    for (number, pid) in stated.into_iter().enumerate() {
+        let time = START + 10_000 * (number as i64 + 1);
+        let sample = vec![(KERNEL, 8), (12, 4), (1, 2), (0, 1), (0, 1)];
+        records.push((time, hook_id::PERF_INFO_SAMPLED_PROFILE, 2, sample));
+        records.push(stack(time, 8, 12, &[KERNEL]));
+        records.push(stack(time, pid, 12, &[USER]));
+    }
+    records.push(thread(START + 100_000, hook_id::THREAD_DC_END, 8, 12));
+    let trace = recorded(records);
+    let (mut owners, mut found) = (OwnerCache::default(), Vec::new());
+    Pipeline::new(&trace, Passes::Two).run(|view| {
+        if view.kernel_id() == Some(hook_id::PERF_INFO_SAMPLED_PROFILE) {
+            let kept = owners.find(view).copied();
+            if let (None, Some(place)) = (kept, owners.place(view)) {
+                place.keep(view.pid());
+            }
+            found.push(kept.unwrap_or_else(|| view.pid()));
+        }
+        ControlFlow::Continue(())
+    });
+    assert_eq!(found, stated.map(|pid| (pid == 8).then_some(Pid(8))));
 }
 
 #[test]
