@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Checks `top cpu` with an independent computation from the records that dissect.etl reads.
 
-usage: check-top.py PROGRAM TRACE...
+usage: check-top.py PROGRAM [TRACE...]
        check-top.py --show TRACE...
        check-top.py --write SEED TRACE
 
@@ -14,9 +14,6 @@ prints the computed tables only, and --write writes one of the random traces onl
 Times are compared exactly: they are sums of raw ticks, converted to nanoseconds at the end. Functions
 have no names here, except compiled methods that the runtime reports. For the others, the script checks
 that the rows of the functions of a module add up to the row of the module.
-
-Not run by .ci/run at present: `available` and `not_sampled` are computed here from the whole trace, and the program takes
-the time in which sessions measured; and in random traces whose records of threads are missing, `exact` differs.
 
 Needs dissect.etl, and zstandard for .zst files, which it does not install:
 pip install dissect.etl==3.14 zstandard
@@ -53,7 +50,7 @@ Not checked:
   context switches around lost buffers"""
 
 PROFILE, PROFILE_NMI = 0x0F2E, 0x0F47
-SET_INTERVAL, INTERVAL_START = 0x0F48, 0x0F49
+SET_INTERVAL, INTERVAL_START, INTERVAL_END = 0x0F48, 0x0F49, 0x0F4A
 CONTEXT_SWITCH, HARD_FAULT = 0x0524, 0x0220
 PROCESS_START, PROCESS_END, PROCESS_DC_START, PROCESS_DC_END = range(0x0301, 0x0305)
 THREAD_START, THREAD_END, THREAD_DC_START, THREAD_DC_END = range(0x0501, 0x0505)
@@ -75,7 +72,8 @@ SEEDS = range(1, 7)
 LOSSY_SEEDS = (5, 6)
 
 Event = collections.namedtuple("Event", "time processor hook version wide payload thread process provider id")
-Sample = collections.namedtuple("Sample", "at processor group thread address count stack")
+# The process is that of the first record of its stack.
+Sample = collections.namedtuple("Sample", "at processor group thread address count stack process")
 
 
 class Trace:
@@ -297,9 +295,13 @@ class State:
         method = self.at("method", process, address, at)
         return (COMPILED, method[4]) if method else (NO_MODULE, None)
 
-    def owner(self, thread, at):
-        """Returns the lifetimes of a thread and of its process."""
+    def owner(self, thread, at, stated=()):
+        """Returns the lifetimes of a thread and of its process, which the record of a stack states."""
         lifetime = self.threads.get(thread, at)
+        if stated and lifetime and lifetime[2] != stated[0]:
+            others = [each for each in self.threads.intervals[thread] if each[2] == stated[0]]
+            distance = lambda each: max(each[0] - at, at - each[1], 0)
+            lifetime = tuple(min(others, key=distance)) if others else lifetime
         return lifetime, self.processes.get(lifetime[2], at) if lifetime else None
 
 
@@ -314,7 +316,7 @@ def samples_of(trace):
             address, thread, count = struct.unpack_from("<QIH" if event.wide else "<IIH", event.payload)
             flags = event.payload[14 if event.wide else 10] if event.version >= 2 else 0
             group = "ISR" if flags & 2 else "DPC" if flags & 1 else "idle" if thread == 0 else "thread"
-            samples.append(Sample(at, event.processor, group, thread, address, max(count, 1), []))
+            samples.append(Sample(at, event.processor, group, thread, address, max(count, 1), [], []))
     add_stacks(trace, samples)
     return samples
 
@@ -350,6 +352,8 @@ def add_stacks(trace, samples):
                 key, part = part[0], []
                 open_keys[(is_kernel, key)].append(part)
             trigger = pick(triggers[time], thread, event.processor, is_kernel)
+            if trigger and trigger.sample:
+                trigger.sample.process.append(process)
             if is_kernel:
                 if trigger and trigger.kernel is None:
                     trigger.kernel = part
@@ -447,6 +451,27 @@ def weights_of(trace, samples, is_nominal):
     return weights
 
 
+def measured(trace, samples, weights):
+    """Returns the ticks in which the session measured: from the record of the start of sampling to that of its end, and
+    at least from the time for which the first sample of a processor stands to the last sample; with context switches,
+    from the first event to the last event of the kernel."""
+    times = []
+    if samples:
+        first = {}
+        for sample, weight in zip(samples, weights, strict=True):
+            first.setdefault(sample.processor, trace.events[sample.at].time - weight)
+        starts = [event.time for event in trace.events if event.hook == INTERVAL_START][:1]
+        ends = [event.time for event in trace.events if event.hook == INTERVAL_END]
+        last = max(trace.events[sample.at].time for sample in samples)
+        times.append((min(starts + list(first.values())), max(ends[-1:] + [last])))
+    if any(event.hook == CONTEXT_SWITCH for event in trace.events):
+        kernel = [event.time for event in trace.events if event.hook is not None and event.hook >> 8 != STACK >> 8]
+        times.append((trace.first, max(kernel)))
+    if len(times) == 2 and times[0][0] <= times[1][1] and times[1][0] <= times[0][1]:
+        times = [(min(times[0][0], times[1][0]), max(times[0][1], times[1][1]))]
+    return sum(until - since for since, until in times)
+
+
 class Row:
     def __init__(self):
         self.self = self.total = self.samples = self.total_samples = self.exact = self.runs = 0
@@ -468,7 +493,7 @@ class Exact:
     """Times of threads from context switches, in ticks."""
 
     def __init__(self, trace, state):
-        self.busy = self.idle = self.unknown = self.switches = self.contradictions = 0
+        self.busy = self.idle = self.switches = self.contradictions = 0
         # (the lifetimes of a thread and of its process, the thread, ticks)
         self.runs = []
         running = {}
@@ -482,11 +507,9 @@ class Exact:
                 self.run(owner, old, event.time - since)
             else:
                 self.contradictions += 1
-                self.unknown += event.time - since
             running[event.processor] = (new, state.owner(new, at), event.time)
         for thread, owner, since in running.values():
             self.run(owner, thread, trace.last - since)
-        self.unknown += (trace.processors - len(running)) * (trace.last - trace.first)
 
     def run(self, owner, thread, ticks):
         if thread == 0:
@@ -507,22 +530,24 @@ class Top:
         self.rows = {kind: collections.defaultdict(Row) for kind in KINDS[:3]}
         self.methods = collections.defaultdict(Row)
         self.unowned = 0
-        for sample, weight in zip(samples, weights_of(trace, samples, is_nominal), strict=True):
+        weights = weights_of(trace, samples, is_nominal)
+        for sample, weight in zip(samples, weights, strict=True):
             self.sums[sample.group] += weight
             self.counts[sample.group] += 1
             if sample.group != "idle":
                 self.add(state, sample, weight)
         self.busy = sum(self.sums[group] for group in ("thread", "DPC", "ISR"))
         self.idle = self.sums["idle"]
-        self.available = (trace.last - trace.first) * trace.processors
+        self.available = measured(trace, samples, weights) * trace.processors
         self.not_sampled = max(self.available - self.busy - self.idle, 0)
         self.exact = exact
+        self.unknown = max(self.available - exact.busy - exact.idle, 0)
         for owner, thread, ticks in exact.runs:
             for kind, key in zip(KINDS, keys_of(owner, thread), strict=False):
                 self.rows[kind][key].run(ticks)
 
     def add(self, state, sample, weight):
-        owner = state.owner(sample.thread, sample.at)
+        owner = state.owner(sample.thread, sample.at, sample.process)
         self.unowned += sample.group == "thread" and owner[1] is None
         self.without_stack += not sample.stack
         keys = ((sample.group,), (sample.group,)) if sample.group != "thread" else keys_of(owner, sample.thread)
@@ -607,7 +632,7 @@ def check_sums(name, top, document, kind):
         "exact": {
             "busy": trace.nanoseconds(exact.busy),
             "idle": trace.nanoseconds(exact.idle),
-            "unknown": trace.nanoseconds(exact.unknown),
+            "unknown": trace.nanoseconds(top.unknown),
             "switches": exact.switches,
             "contradictions": exact.contradictions,
         }
@@ -763,7 +788,7 @@ def show(path, tops, samples):
             print(f"  {group}: {trace.nanoseconds(ticks)}")
     exact = top.exact
     if exact.switches:
-        times = [trace.nanoseconds(ticks) for ticks in (exact.busy, exact.idle, exact.unknown)]
+        times = [trace.nanoseconds(ticks) for ticks in (exact.busy, exact.idle, top.unknown)]
         print(f"exact: {exact.switches} switches, {exact.contradictions} contradictions, busy, idle, unknown: {times}")
     for title, rows in (*top.rows.items(), ("compiled method", top.methods)):
         print(f"by {title}: self, total, samples, total samples; exact, runs; {len(rows)} rows")
@@ -956,7 +981,7 @@ def opened(path, folder):
 
 
 def main():
-    if len(sys.argv) < 3:
+    if len(sys.argv) < (3 if sys.argv[1:2] in (["--show"], ["--write"]) else 2):
         print(__doc__, file=sys.stderr)
         return 2
     program, *paths = sys.argv[1:]
