@@ -1,9 +1,9 @@
 //! Selection of records by their headers.
 
-use stackhound_types::{Pid, Tid};
+use stackhound_types::{Guid, Pid, Tid};
 
 use crate::block::Entry;
-use crate::record::Record;
+use crate::record::{ExtendedType, Record};
 
 /// A set of records: any kernel events, all or no classic events, and any manifest events.
 ///
@@ -17,6 +17,7 @@ pub struct Selection {
     /// By event id.
     manifest: Bits,
     thread_owners: bool,
+    provider_traits: bool,
 }
 
 /// One bit for each 16-bit number.
@@ -35,7 +36,13 @@ impl Selection {
     /// The empty set.
     pub fn none() -> Selection {
         let bits = || Box::new([0; 1 << 10]);
-        Selection { kernel: bits(), classic: false, manifest: bits(), thread_owners: false }
+        Selection {
+            kernel: bits(),
+            classic: false,
+            manifest: bits(),
+            thread_owners: false,
+            provider_traits: false,
+        }
     }
 
     /// Adds the kernel events with these hook ids.
@@ -66,6 +73,12 @@ impl Selection {
         Selection { thread_owners: true, ..self }
     }
 
+    /// Adds records that contain the traits of their provider: of each buffer, the first record of each
+    /// provider, and some more.
+    pub fn provider_traits(self) -> Selection {
+        Selection { provider_traits: true, ..self }
+    }
+
     /// Whether a record belongs to the set by its kind and number. WPP messages and ERROR records
     /// never do.
     #[inline]
@@ -83,19 +96,37 @@ pub(crate) struct BufferSelection<'s> {
     selection: &'s Selection,
     /// The ids that headers stated last. Threads share slots.
     owners: [(Option<Tid>, Option<Pid>); OWNERS],
+    /// The providers whose traits were found last. Providers share slots.
+    providers: [Option<Guid>; PROVIDERS],
 }
 
 /// Threads of one buffer are few.
 const OWNERS: usize = 64;
 
+/// So are providers.
+const PROVIDERS: usize = 16;
+
 impl<'s> BufferSelection<'s> {
     pub fn new(selection: &'s Selection) -> BufferSelection<'s> {
-        BufferSelection { selection, owners: [(None, None); OWNERS] }
+        BufferSelection { selection, owners: [(None, None); OWNERS], providers: [None; PROVIDERS] }
     }
 
     #[inline]
     pub fn has(&mut self, entry: &Entry, record: &Record<'_>) -> bool {
-        self.selection.has(entry) || (self.selection.thread_owners && self.states_owner(record))
+        self.selection.has(entry)
+            || (self.selection.thread_owners && self.states_owner(record))
+            || (self.selection.provider_traits && entry.has_extended_items() && self.has_traits(record))
+    }
+
+    fn has_traits(&mut self, record: &Record<'_>) -> bool {
+        let Some(provider) = record.guid() else { return false };
+        let slot = &mut self.providers[usize::from(provider.0[0]) % PROVIDERS];
+        let is_wanted =
+            *slot != Some(provider) && record.extended_items().find(ExtendedType::PROVIDER_TRAITS).is_some();
+        if is_wanted {
+            *slot = Some(provider);
+        }
+        is_wanted
     }
 
     fn states_owner(&mut self, record: &Record<'_>) -> bool {
