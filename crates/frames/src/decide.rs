@@ -4,7 +4,6 @@
 use std::borrow::Cow;
 
 use stackhound_etl::record::ExtendedType;
-use stackhound_schema::kernel;
 use stackhound_stacks::TriggerKind;
 use stackhound_trace::Event;
 use stackhound_types::Guid;
@@ -27,9 +26,6 @@ pub struct EventNames<'a> {
 /// Maximum number of cached levels, for kinds of events and for names of self-describing events
 /// each.
 const KINDS_MAX: usize = 1 << 16;
-
-/// Provider name of kernel events in `stackhound events`.
-const KERNEL: &str = "Kernel";
 
 /// A [`Policy`] with a cache: each kind of event is matched by name once, then looked up in a
 /// table.
@@ -85,26 +81,26 @@ impl Decisions {
         match event.hook_id() {
             Some(hook_id) if !is_open => match self.by_hook_id[usize::from(hook_id)] {
                 Some(level) => level,
-                None => self.match_hook_id(hook_id),
+                None => self.match_hook_id(hook_id, &names()),
             },
             Some(hook_id) => match self.opens.get(&hook_id) {
                 Some(&level) => level,
-                None => self.match_open(hook_id),
+                None => self.match_open(hook_id, &names()),
             },
             None => self.level_of_other(event, is_open, names),
         }
     }
 
     #[cold]
-    fn match_hook_id(&mut self, hook_id: u16) -> Level {
-        let level = self.policy.level(KERNEL, &hook_id_name(hook_id));
+    fn match_hook_id(&mut self, hook_id: u16, names: &EventNames<'_>) -> Level {
+        let level = self.policy.level(&names.provider, &names.event);
         self.by_hook_id[usize::from(hook_id)] = Some(level);
         level
     }
 
     #[cold]
-    fn match_open(&mut self, hook_id: u16) -> Level {
-        let level = self.policy.level(KERNEL, &(hook_id_name(hook_id).into_owned() + OPEN));
+    fn match_open(&mut self, hook_id: u16, names: &EventNames<'_>) -> Level {
+        let level = self.policy.level(&names.provider, &format!("{}{OPEN}", names.event));
         self.opens.insert(hook_id, level);
         level
     }
@@ -144,8 +140,4 @@ impl Decisions {
         }
         level
     }
-}
-
-fn hook_id_name(hook_id: u16) -> Cow<'static, str> {
-    kernel::name(hook_id).map_or_else(|| Cow::Owned(format!("Hook({hook_id:#06x})")), Cow::Borrowed)
 }

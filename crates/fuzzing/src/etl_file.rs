@@ -105,8 +105,7 @@ fn identity<'a>(record: &Record<'a>) -> Option<Identity<'a>> {
     let descriptor = record.descriptor()?;
     let items = record.extended_items();
     if let Some(metadata) = items.find(ExtendedType::SCHEMA) {
-        let traits = items.find(ExtendedType::PROVIDER_TRAITS);
-        return Some(Identity::TraceLogging { provider: guid, metadata, traits, opcode: descriptor.opcode });
+        return Some(Identity::TraceLogging { provider: guid, metadata, opcode: descriptor.opcode });
     }
     if record.event_flags().is_some_and(|(flags, _)| flags & STRING_ONLY != 0) {
         return Some(Identity::Text { provider: guid });

@@ -25,7 +25,7 @@ const CHUNK: Identity<'_> =
 pub fn metadata(bytes: &[u8]) {
     if let Ok(event) = EventMetadata::parse(bytes) {
         assert!(event.name().len() <= 3 * bytes.len());
-        if let Ok(schema) = event.schema(PROVIDER, "provider", 1) {
+        if let Ok(schema) = event.schema(PROVIDER, 1) {
             check_schema(schema, bytes);
         }
     }
@@ -85,7 +85,7 @@ fn check_store(bytes: &[u8], embedded: Option<EmbeddedIdentity>) {
         EmbeddedIdentity::Classic { class, opcode, version } => Identity::Classic { class, opcode, version },
     });
     let self_describing = [
-        Identity::TraceLogging { provider: PROVIDER, metadata: bytes, traits: Some(bytes), opcode: 0 },
+        Identity::TraceLogging { provider: PROVIDER, metadata: bytes, opcode: 0 },
         Identity::Text { provider: PROVIDER },
         CHUNK,
     ];

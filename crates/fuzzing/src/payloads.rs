@@ -75,7 +75,7 @@ pub fn payloads(bytes: &[u8]) {
         Kind::TraceLogging(descriptors) => {
             let metadata = metadata_of(descriptors);
             let event = EventMetadata::parse(&metadata).expect("tags and a name");
-            if let Ok(schema) = event.schema(Guid::ZERO, "provider", case.version) {
+            if let Ok(schema) = event.schema(Guid::ZERO, case.version) {
                 decode_everything(&Plan::new(Arc::new(schema)), payload, pointer);
             }
         }
@@ -83,7 +83,6 @@ pub fn payloads(bytes: &[u8]) {
             let schema = Schema {
                 source: SchemaSource::BuiltIn,
                 provider: Guid::ZERO,
-                provider_name: "provider".into(),
                 event_name: "event".into(),
                 message: None,
                 fields: fields.iter().map(AnyField::field).collect(),

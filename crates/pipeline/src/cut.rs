@@ -4,8 +4,9 @@
 //! whole one. Besides them, it therefore contains these records of the whole trace:
 //!
 //! - From the whole trace: everything from which its state is known (processes, threads, images, methods,
-//!   memory, files, registry keys, volumes), descriptions of events, and the configuration of the machine
-//!   and of its session. Also the stacks of those of them whose process only the stack states.
+//!   memory, files, registry keys, volumes), descriptions of events, names of providers, and the
+//!   configuration of the machine and of its session. Also the stacks of those of them whose process only
+//!   the stack states.
 //! - Parts and key definitions of the stacks of selected events, and the evidence about these stacks:
 //!   [`NeededStacks`].
 //! - Other events with exactly the time of a selected one in its session, because a part of a stack could
@@ -33,10 +34,11 @@ use std::sync::Arc;
 use stackhound_etl::write::{EtlWriter, Form, Session, Totals, WriteError};
 use stackhound_etl::{Block, Index, LogFileMode, LogfileHeader, Selection};
 use stackhound_frames::{CallJoin, CreateEnds};
+use stackhound_schema::ProviderTraits;
 use stackhound_schema::kernel::{class_guid, hook_id};
 use stackhound_stacks::{NeededStacks, Window, is_stack_record};
 use stackhound_trace::{Event, LossMap, OpenTrace, TimeBase, TraceTime};
-use stackhound_types::{FileTime, Pid, Tid};
+use stackhound_types::{FileTime, Guid, Pid, Tid};
 
 use crate::cut_note::is_note;
 pub use crate::cut_note::{CutKind, CutNote};
@@ -207,6 +209,7 @@ impl Cut {
             losses: &losses_of_cut,
             records: Bits::default(),
             kinds: HashMap::new(),
+            named: HashSet::new(),
             counts: CutCounts::default(),
         };
         let mut events = trace.ordered();
@@ -364,6 +367,8 @@ struct Search<'l> {
     records: Bits,
     /// By hook id: the number of kernel events, and of those that are kept.
     kinds: HashMap<u16, (u64, u64)>,
+    /// The providers whose names kept events state.
+    named: HashSet<Guid>,
     counts: CutCounts,
 }
 
@@ -384,7 +389,7 @@ impl Search<'_> {
                 continue;
             }
             let has_time = sessions.contains(&event.session_number());
-            let is_state = TraceState::uses(&event) || is_configuration(&event);
+            let is_state = TraceState::uses(&event) || is_configuration(&event) || self.is_name(&event);
             // Only the stack of some events states their process. Without it, a filter would take the
             // process in the payload, which can be another one.
             let is_by_stack = || is_state && event.hook_id().is_some() && event.header_pid().is_none();
@@ -430,6 +435,13 @@ impl Search<'_> {
                 self.counts.bounds += u64::from(self.records.set(member.record));
             }
         }
+    }
+
+    /// Whether an event is the first one with the name of its provider.
+    fn is_name(&mut self, event: &Event<'_>) -> bool {
+        event.has_extended_items()
+            && ProviderTraits::name_in(&event.record())
+                .is_some_and(|(provider, _)| self.named.insert(provider))
     }
 }
 

@@ -56,6 +56,7 @@ pub struct EventView<'c> {
     enricher: &'c Enricher,
     outcomes: Outcomes<'c>,
     schema: OnceCell<Option<SchemaRef>>,
+    provider_name: OnceCell<Option<Arc<str>>>,
     stated_ids: OnceCell<StatedIds>,
     owner: OnceCell<Owner>,
     level: OnceCell<Level>,
@@ -69,9 +70,18 @@ impl<'c> EventView<'c> {
         enricher: &'c Enricher,
         outcomes: Outcomes<'c>,
     ) -> EventView<'c> {
-        let (schema, stated_ids, owner) = (OnceCell::new(), OnceCell::new(), OnceCell::new());
-        let (level, process) = (OnceCell::new(), OnceCell::new());
-        EventView { delivered, known, enricher, outcomes, schema, stated_ids, owner, level, process }
+        EventView {
+            delivered,
+            known,
+            enricher,
+            outcomes,
+            schema: OnceCell::new(),
+            provider_name: OnceCell::new(),
+            stated_ids: OnceCell::new(),
+            owner: OnceCell::new(),
+            level: OnceCell::new(),
+            process: OnceCell::new(),
+        }
     }
 
     /// The event itself.
@@ -209,14 +219,20 @@ impl<'c> EventView<'c> {
         }
     }
 
+    /// The name of the provider or class. Whether the event has a schema does not matter.
+    pub fn provider_name(&self) -> Option<&str> {
+        let name = || self.known.provider_name(self.provider_guid()?);
+        self.provider_name.get_or_init(name).as_deref()
+    }
+
     /// The provider's name, or its GUID.
     pub fn provider(&self) -> Cow<'_, str> {
-        if let Some(schema) = self.schema()
-            && !schema.provider_name.is_empty()
-        {
-            return Cow::Borrowed(&*schema.provider_name);
+        match self.provider_name() {
+            Some(name) => Cow::Borrowed(name),
+            None => {
+                self.provider_guid().map_or(Cow::Borrowed("unknown"), |guid| Cow::Owned(guid.to_string()))
+            }
         }
-        self.provider_guid().map_or(Cow::Borrowed("unknown"), |guid| Cow::Owned(guid.to_string()))
     }
 
     /// GUID of the provider or class.

@@ -202,9 +202,9 @@ impl TraceState {
         kernel::class_of_hook_id(hook_id)
     }
 
-    /// The name of a provider, if the trace or a built-in table contains it.
-    pub fn provider_name(&self, provider: Guid) -> Option<String> {
-        self.schemas.borrow().provider_name(provider).map(str::to_owned)
+    /// The name of a provider or class, if the trace or a built-in table contains it.
+    pub fn provider_name(&self, provider: Guid) -> Option<Arc<str>> {
+        self.schemas.borrow().provider_name(provider).cloned()
     }
 
     /// The name of an event without a schema.

@@ -75,9 +75,9 @@ pub(crate) fn lookup(provider: Guid, id: u16, version: u8) -> Option<BuiltIn> {
     Some(BuiltIn { plan: provider.plans[index].get_or_init(plan), version: events[index].version })
 }
 
-/// The name of a provider. Does not read its table.
-pub(crate) fn provider_name(provider: Guid) -> Option<&'static str> {
-    INDEX.entry(provider).map(|entry| entry.name)
+/// The names of all providers. Reads no table.
+pub(crate) fn names() -> impl Iterator<Item = (Guid, &'static str)> {
+    INDEX.entries.iter().map(|entry| (entry.guid, entry.name))
 }
 
 /// The GUID of the provider with this name, ignoring the case of ASCII letters. Reads no table.
@@ -188,7 +188,6 @@ fn add_event(
             let schema = Schema {
                 source: SchemaSource::BuiltIn,
                 provider: provider.guid,
-                provider_name: provider.name.clone(),
                 event_name: event_name.clone(),
                 message: None,
                 fields,

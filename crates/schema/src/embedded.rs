@@ -36,6 +36,8 @@ const DECODING_SOURCE_WBEM: u32 = 1;
 pub struct EmbeddedEvent {
     /// The events that it describes.
     pub identity: EmbeddedIdentity,
+    /// The name of their provider. Empty if it is missing.
+    pub provider_name: Box<str>,
     /// Names and types, without value maps.
     pub schema: Schema,
     /// The fields that have a map, by index, with the name of the map.
@@ -119,10 +121,10 @@ impl EmbeddedEvent {
         let message = block.name_at(0x4c)?;
         Ok(EmbeddedEvent {
             identity,
+            provider_name: block.name_at(0x34)?.into(),
             schema: Schema {
                 source: SchemaSource::Embedded,
                 provider,
-                provider_name: block.name_at(0x34)?.into(),
                 event_name: name.into(),
                 message: if message.is_empty() { None } else { Some(message.into()) },
                 fields: fields.fields,

@@ -31,7 +31,7 @@ pub fn tracelogging(data: &[u8]) {
     if let Ok(metadata) = EventMetadata::parse(data) {
         let _ = metadata.name();
         let size = data.first_chunk().map_or(0, |size| usize::from(u16::from_le_bytes(*size)));
-        if let Ok(schema) = metadata.schema(Guid::ZERO, "", 1) {
+        if let Ok(schema) = metadata.schema(Guid::ZERO, 1) {
             visit(schema, data.get(size..).unwrap_or_default());
         }
     }
@@ -107,7 +107,7 @@ pub fn store(mut data: &[u8]) {
             1 => Identity::Classic { class: EVENT_METADATA, opcode: 32 + (*id & 1), version: 0 },
             2 => Identity::Manifest { provider, id: 0xfffe, version: 1, opcode: 0xfe, task: 0xfffe },
             3 => Identity::Manifest { provider, id: number, version: *kind / 6, opcode: 0, task: 0 },
-            4 => Identity::TraceLogging { provider, metadata: payload, traits: Some(payload), opcode: *id },
+            4 => Identity::TraceLogging { provider, metadata: payload, opcode: *id },
             _ => Identity::Text { provider },
         };
         let _ = store.learn(&identity, Pid(4), Tid(8), payload);

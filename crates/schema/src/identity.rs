@@ -44,8 +44,6 @@ pub enum Identity<'a> {
         provider: Guid,
         /// The event's `EVENT_SCHEMA_TL` item.
         metadata: &'a [u8],
-        /// The event's `PROV_TRAITS` item, which contains the provider's name.
-        traits: Option<&'a [u8]>,
         /// The opcode in the event descriptor.
         opcode: u8,
     },
@@ -91,8 +89,7 @@ impl<'a> Identity<'a> {
         const STRING_ONLY: u16 = 4;
         let items = record.extended_items();
         if let Some(metadata) = items.find(ExtendedType::SCHEMA) {
-            let traits = items.find(ExtendedType::PROVIDER_TRAITS);
-            return Identity::TraceLogging { provider, metadata, traits, opcode: descriptor.opcode };
+            return Identity::TraceLogging { provider, metadata, opcode: descriptor.opcode };
         }
         let Descriptor { id, version, opcode, task, .. } = descriptor;
         match record.event_flags() {

@@ -315,8 +315,6 @@ pub struct Schema {
     pub source: SchemaSource,
     /// The provider or class GUID.
     pub provider: Guid,
-    /// The provider's name, `Kernel` for kernel classes.
-    pub provider_name: Box<str>,
     /// The event's name: `Class/Type` for kernel classes, otherwise `Task/Opcode` or the event's
     /// own name.
     pub event_name: Box<str>,
@@ -331,8 +329,7 @@ impl Schema {
     /// descriptions that a trace can add.
     pub(crate) fn approximate_bytes(&self) -> usize {
         let names: usize = self.fields.iter().map(|field| field.name.len()).sum();
-        let texts =
-            self.provider_name.len() + self.event_name.len() + self.message.as_deref().map_or(0, str::len);
+        let texts = self.event_name.len() + self.message.as_deref().map_or(0, str::len);
         size_of::<Schema>() + size_of::<Field>() * self.fields.len() + names + texts
     }
 }

@@ -8,6 +8,7 @@
 mod fallback;
 mod learned;
 mod plan_cache;
+mod provider_names;
 mod self_described;
 
 use std::hash::BuildHasher;
@@ -28,6 +29,7 @@ use crate::manifest::{MANIFEST_CHUNK, ManifestChunks, is_manifest_chunk, provide
 use crate::model::{Field, InType, Length, OutType, Schema, SchemaSource};
 use crate::plan::Plan;
 use crate::provider::{EventDescription, Named, OpcodeDescription, ProviderDescription};
+use crate::tracelogging::ProviderTraits;
 pub use fallback::Fallback;
 use fallback::FallbackState;
 use learned::Learned;
@@ -140,9 +142,8 @@ impl SchemaStore {
                 let key = Key { guid: provider, kind: Kind::Text, number: 0, version: 0 };
                 self.plan_cache.get(key, || find_plan(&self.learned, key))
             }
-            Identity::TraceLogging { provider, metadata, traits, opcode } => {
-                let name = self.learned.provider_name(provider).or_else(|| builtin::provider_name(provider));
-                self.self_described.lookup(provider, name, metadata, traits, opcode)
+            Identity::TraceLogging { provider, metadata, opcode } => {
+                self.self_described.lookup(provider, metadata, opcode)
             }
             Identity::Message { .. } => None,
         };
@@ -167,17 +168,19 @@ impl SchemaStore {
         self.learned.refused() + self.chunks.dropped()
     }
 
-    /// The name of a provider, if a description contains it.
-    pub fn provider_name(&self, provider: Guid) -> Option<&str> {
-        self.learned.provider_name(provider).or_else(|| builtin::provider_name(provider))
+    /// The name of a provider or class: the one of the built-in tables, else the first one that a
+    /// description or the traits of an event state. All events with this GUID have this name.
+    pub fn provider_name(&self, provider: Guid) -> Option<&Arc<str>> {
+        self.learned.names().get(provider)
     }
 
-    /// Adds the records that can contain descriptions to a selection.
+    /// Adds the records that can contain descriptions or names of providers to a selection.
     pub fn select(selection: Selection) -> Selection {
-        selection.classic().manifest_events(ManifestEvents::Id(MANIFEST_CHUNK))
+        selection.classic().manifest_events(ManifestEvents::Id(MANIFEST_CHUNK)).provider_traits()
     }
 
-    /// Learns the descriptions that a record contains, as [`learn`](SchemaStore::learn) does.
+    /// Learns the descriptions that a record contains, as [`learn`](SchemaStore::learn) does, and the
+    /// name of its provider. Returns whether the record contains any description.
     /// `number` is the opcode of a classic event, or the id of a manifest event; most records need
     /// not be read because of it.
     ///
@@ -185,6 +188,9 @@ impl SchemaStore {
     /// The errors of [`learn`](SchemaStore::learn).
     #[inline]
     pub fn learn_record(&mut self, number: u16, record: &Record<'_>) -> Result<bool, Error> {
+        if let Some((provider, name)) = ProviderTraits::name_in(record) {
+            self.learned.add_name(provider, &name);
+        }
         if !SchemaStore::can_learn(record.kind(), number) {
             return Ok(false);
         }
@@ -306,9 +312,7 @@ impl SchemaStore {
     /// take precedence over built-in names. If several providers have the name, the lowest GUID is
     /// returned.
     pub fn find_provider(&self, name: &str) -> Option<Guid> {
-        let is_it = |(_, known): &(Guid, &str)| known.eq_ignore_ascii_case(name);
-        let learned = self.learned.provider_names().filter(is_it).map(|(guid, _)| guid).min();
-        learned.or_else(|| builtin::find(name))
+        self.learned.names().find_learned(name).or_else(|| builtin::find(name))
     }
 
     /// The names of a provider's levels, tasks, opcodes, keywords and channels, without its events.
@@ -343,7 +347,7 @@ impl Key {
 
 /// Learns a description from a trace or from Windows.
 fn learn_embedded(learned: &mut Learned, event: EmbeddedEvent) {
-    let EmbeddedEvent { identity, schema, map_names, descriptor, names } = event;
+    let EmbeddedEvent { identity, provider_name, schema, map_names, descriptor, names } = event;
     let provider = schema.provider;
     let described = EventDescription {
         id: descriptor.id,
@@ -356,7 +360,9 @@ fn learn_embedded(learned: &mut Learned, event: EmbeddedEvent) {
         symbol: None,
         schema: Arc::new(schema),
     };
-    learned.add(Key::of_embedded(identity), described, map_names);
+    let key = Key::of_embedded(identity);
+    learned.add_name(key.guid, &provider_name);
+    learned.add(key, described, map_names);
     if matches!(identity, EmbeddedIdentity::Manifest { .. }) {
         fn named<V>(value: V, name: Box<str>) -> Option<Named<V>> {
             (!name.is_empty()).then_some(Named { value, name, message: None })
@@ -380,7 +386,6 @@ fn find_plan(learned: &Learned, key: Key) -> Option<Arc<Plan>> {
         let schema = Schema {
             source: SchemaSource::BuiltIn,
             provider: key.guid,
-            provider_name: learned.provider_name(key.guid).unwrap_or_default().into(),
             event_name: event_name.into(),
             message: None,
             fields,

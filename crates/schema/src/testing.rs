@@ -18,7 +18,6 @@ pub fn schema(fields: Vec<Field>) -> Schema {
     Schema {
         source: SchemaSource::BuiltIn,
         provider: Guid::ZERO,
-        provider_name: "Provider".into(),
         event_name: "Event".into(),
         message: None,
         fields,

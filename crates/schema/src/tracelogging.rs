@@ -7,6 +7,7 @@
 
 use std::borrow::Cow;
 
+use stackhound_etl::record::{ExtendedType, Record};
 use stackhound_types::Guid;
 
 use crate::error::Error;
@@ -57,7 +58,7 @@ impl<'a> EventMetadata<'a> {
     ///
     /// # Errors
     /// [`Error::Metadata`] at the first descriptor that is truncated or has an unknown type.
-    pub fn schema(&self, provider: Guid, provider_name: &str, opcode: u8) -> Result<Schema, Error> {
+    pub fn schema(&self, provider: Guid, opcode: u8) -> Result<Schema, Error> {
         let mut fields = Vec::new();
         let mut reader = self.fields;
         while !reader.rest().is_empty() {
@@ -66,7 +67,6 @@ impl<'a> EventMetadata<'a> {
         Ok(Schema {
             source: SchemaSource::TraceLogging,
             provider,
-            provider_name: provider_name.into(),
             event_name: event_name(&self.name(), standard_opcode(opcode).unwrap_or_default()).into(),
             message: None,
             fields,
@@ -98,6 +98,15 @@ impl<'a> ProviderTraits<'a> {
             }
         }
         Ok(ProviderTraits { name, group })
+    }
+
+    /// The provider of an event and its name, if the event contains traits with a name. Events of
+    /// all kinds of providers can contain traits.
+    #[inline]
+    pub fn name_in(record: &Record<'a>) -> Option<(Guid, Cow<'a, str>)> {
+        let item = record.extended_items().find(ExtendedType::PROVIDER_TRAITS)?;
+        let name = ProviderTraits::parse(item).ok()?.name();
+        Some((record.guid()?, name)).filter(|(_, name)| !name.is_empty())
     }
 
     /// The provider's name. Borrows unless it is not UTF-8.

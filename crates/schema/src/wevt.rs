@@ -195,7 +195,6 @@ impl Resource<'_> {
         let schema = Schema {
             source: SchemaSource::Manifest,
             provider: provider.guid,
-            provider_name: provider.name.clone(),
             event_name: name.into(),
             message: self.message(at + 16)?,
             fields,

@@ -121,7 +121,7 @@ fn check(pointer_size: PointerSize) -> usize {
                 continue;
             }
             let (event, given) = read.next().expect("no more records than events");
-            let what = format!("{} {} v{}", event.schema.provider_name, event.id, event.version);
+            let what = format!("{} {} v{}", event.schema.provider, event.id, event.version);
             let identity = Identity::of(&record).expect("an event");
             let plan = store.lookup(&identity, record.payload(), record.pointer_size());
             let plan = plan.unwrap_or_else(|| panic!("{what} has no description")).clone();

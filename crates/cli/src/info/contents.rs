@@ -115,7 +115,8 @@ fn stack_counts(stats: &StackStats, distinct_frames: usize, schemas: &SchemaStor
 }
 
 fn trigger_name(trigger: &TriggerKind, schemas: &SchemaStore) -> String {
-    let named = |guid: &Guid| schemas.provider_name(*guid).map_or_else(|| guid.to_string(), str::to_owned);
+    let named =
+        |guid: &Guid| schemas.provider_name(*guid).map_or_else(|| guid.to_string(), |name| name.to_string());
     match trigger {
         TriggerKind::Hook(hook_id) => {
             kernel::name(*hook_id).map_or_else(|| format!("Hook({hook_id:#06x})"), str::to_owned)
@@ -226,7 +227,7 @@ impl Counts {
         contents.kernel_hook_ids =
             hook_ids.map(|(hook_id, &count)| (format!("{hook_id:04x}"), count)).collect();
         let provider = |Provider { guid, events, undescribed }: Provider| {
-            let name = schemas.provider_name(guid).map(str::to_owned);
+            let name = schemas.provider_name(guid).map(|name| name.to_string());
             (guid.to_string(), ProviderCount { name, events, undescribed })
         };
         contents.providers = self.providers.into_iter().map(provider).collect();

@@ -87,7 +87,7 @@ pub(super) fn table() -> (Table, Columns) {
         provider: t.shared(Column::required(
             "provider",
             Type::Text,
-            "Name or GUID of the provider; `Kernel` for kernel classes.",
+            "Name or GUID of the provider; of kernel events, their class.",
         )),
         event: t.shared(Column::required(
             "event",
@@ -487,7 +487,7 @@ impl Events {
         let plan = Arc::clone(view.plan()?);
         let names = SchemaNames {
             number: schemas.len() as u32,
-            provider: (!schema.provider_name.is_empty()).then(|| texts.number(&schema.provider_name)),
+            provider: view.provider_name().map(|name| texts.number(name)),
             event: texts.number(&schema.event_name),
         };
         new_schemas.push(Arc::new(FieldRow::new(plan)));

@@ -34,7 +34,7 @@ pub struct Event<'s, 'c> {
     tid: Option<u32>,
     process: Option<EventProcess<'c>>,
     thread: Option<EventThread<'c>>,
-    /// Name or GUID of the provider; `Kernel` for kernel classes.
+    /// Name or GUID of the provider; of kernel events, their class.
     provider: Cow<'s, str>,
     /// Name of the event; `Class/Type` for kernel classes.
     event: Cow<'s, str>,

@@ -383,7 +383,7 @@ impl SchemaRow {
             append_names(&mut names, view);
             names.into_boxed_slice()
         };
-        let has_names = !plan.schema().provider_name.is_empty();
+        let has_names = view.provider_name().is_some();
         SchemaRow { names: has_names.then(names), fields: FieldRow::new(plan) }
     }
 }

@@ -257,7 +257,6 @@ mod tests {
             let plan = Plan::new(Arc::new(Schema {
                 source: SchemaSource::Manifest,
                 provider: Guid::ZERO,
-                provider_name: "Provider".into(),
                 event_name: "Event".into(),
                 message: None,
                 fields,

@@ -18,49 +18,49 @@ const FILE: &str = "Microsoft-Windows-Kernel-File";
 
 /// Provider, event and level of each kind of event that the built-in policy distinguishes.
 const ROWS: [(&str, &str, Level); 43] = [
-    ("Kernel", "Process/Start", Level::Full),
+    ("Process", "Process/Start", Level::Full),
     (PROCESS, "ProcessStart/Start", Level::Full),
-    ("Kernel", "Process/End", Level::Modules),
-    ("Kernel", "Thread/Start", Level::Full),
-    ("Kernel", "Thread/End", Level::Full),
+    ("Process", "Process/End", Level::Modules),
+    ("Thread", "Thread/Start", Level::Full),
+    ("Thread", "Thread/End", Level::Full),
     (PROCESS, "ThreadStart/Start", Level::Full),
     (PROCESS, "ThreadStop/Stop", Level::Full),
-    ("Kernel", "Image/Load", Level::Full),
-    ("Kernel", "Image/Unload", Level::Modules),
+    ("Image", "Image/Load", Level::Full),
+    ("Image", "Image/Unload", Level::Modules),
     (PROCESS, "ImageLoad", Level::Full),
-    ("Kernel", "Registry/Create", Level::Full),
-    ("Kernel", "Registry/Delete", Level::Full),
-    ("Kernel", "Registry/SetValue", Level::Full),
-    ("Kernel", "Registry/DeleteValue", Level::Full),
-    ("Kernel", "Registry/Open", Level::Modules),
-    ("Kernel", "Registry/QueryValue", Level::Modules),
-    ("Kernel", "FileIo/Create", Level::Full),
-    ("Kernel", "FileIo/CreateNew", Level::Full),
-    ("Kernel", "FileIo/Create(open)", Level::Modules),
-    ("Kernel", "FileIo/CreateNew(open)", Level::Modules),
+    ("Registry", "Registry/Create", Level::Full),
+    ("Registry", "Registry/Delete", Level::Full),
+    ("Registry", "Registry/SetValue", Level::Full),
+    ("Registry", "Registry/DeleteValue", Level::Full),
+    ("Registry", "Registry/Open", Level::Modules),
+    ("Registry", "Registry/QueryValue", Level::Modules),
+    ("FileIo", "FileIo/Create", Level::Full),
+    ("FileIo", "FileIo/CreateNew", Level::Full),
+    ("FileIo", "FileIo/Create(open)", Level::Modules),
+    ("FileIo", "FileIo/CreateNew(open)", Level::Modules),
     (FILE, "Create", Level::Full),
     (FILE, "Create(open)", Level::Modules),
     (FILE, "CreateNewFile", Level::Full),
-    ("Kernel", "FileIo/Delete", Level::Full),
-    ("Kernel", "FileIo/DeletePath", Level::Full),
+    ("FileIo", "FileIo/Delete", Level::Full),
+    ("FileIo", "FileIo/DeletePath", Level::Full),
     (FILE, "DeletePath", Level::Full),
-    ("Kernel", "FileIo/Rename", Level::Full),
-    ("Kernel", "FileIo/RenamePath", Level::Full),
+    ("FileIo", "FileIo/Rename", Level::Full),
+    ("FileIo", "FileIo/RenamePath", Level::Full),
     (FILE, "RenamePath", Level::Full),
-    ("Kernel", "FileIo/Read", Level::Modules),
+    ("FileIo", "FileIo/Read", Level::Modules),
     (AUDIT, "OpenProcess", Level::Full),
     (AUDIT, "OpenThread", Level::Full),
     (AUDIT, "SetThreadContext", Level::Full),
     (AUDIT, "CreateSymbolicLink", Level::Full),
     // The name of all events in the provider's manifest.
     (AUDIT, "task_0", Level::Full),
-    ("Kernel", "PageFault/VirtualAlloc", Level::Full),
-    ("Kernel", "ThreadPool/CallbackEnqueue", Level::Full),
-    ("Kernel", "ThreadPool/CallbackStart", Level::Full),
-    ("Kernel", "PerfInfo/SampledProfile", Level::Modules),
-    ("Kernel", "Thread/CSwitch", Level::Modules),
-    ("Kernel", "PageFault/VirtualFree", Level::Modules),
-    ("Kernel", "Hook(0x7777)", Level::Modules),
+    ("PageFault", "PageFault/VirtualAlloc", Level::Full),
+    ("ThreadPool", "ThreadPool/CallbackEnqueue", Level::Full),
+    ("ThreadPool", "ThreadPool/CallbackStart", Level::Full),
+    ("PerfInfo", "PerfInfo/SampledProfile", Level::Modules),
+    ("Thread", "Thread/CSwitch", Level::Modules),
+    ("PageFault", "PageFault/VirtualFree", Level::Modules),
+    ("unknown", "Hook(0x7777)", Level::Modules),
     ("Other-Provider", "Event", Level::Modules),
 ];
 
@@ -111,12 +111,12 @@ fn files_override_and_the_most_specific_pattern_applies() {
     ]);
     for (provider, event, level) in [
         // The wildcard of the file overrides the built-in name.
-        ("Kernel", "FileIo/Delete", Level::None),
-        ("Kernel", "FileIo/Create", Level::Modules),
-        ("Kernel", "FileIo/Create(open)", Level::None),
-        ("Kernel", "FileIo/Read", Level::Full),
-        ("Kernel", "Registry/SetValue", Level::Modules),
-        ("Kernel", "Registry/Create", Level::Full),
+        ("FileIo", "FileIo/Delete", Level::None),
+        ("FileIo", "FileIo/Create", Level::Modules),
+        ("FileIo", "FileIo/Create(open)", Level::None),
+        ("FileIo", "FileIo/Read", Level::Full),
+        ("Registry", "Registry/SetValue", Level::Modules),
+        ("Registry", "Registry/Create", Level::Full),
         (AUDIT, "OpenProcess", Level::None),
         ("Other-Provider", "Event", Level::Modules),
     ] {
@@ -188,6 +188,16 @@ fn kernel_event(hook_id: u16) -> HeaderSpec<'static> {
     HeaderSpec::PerfInfo { hook_id, version: 2, pebs_index: None, counters: &[] }
 }
 
+/// The names of a kernel event: the class, and the class and type.
+fn kernel_names(hook_id: u16) -> EventNames<'static> {
+    let event = kernel::name(hook_id).unwrap_or("Hook");
+    EventNames { provider: class_of(event).into(), event: event.into(), are_known: true }
+}
+
+fn class_of(event: &str) -> &str {
+    event.split_once('/').map_or("unknown", |(class, _)| class)
+}
+
 fn manifest_event(id: u16) -> HeaderSpec<'static> {
     of_provider(PROVIDER, id)
 }
@@ -207,12 +217,20 @@ fn of_provider(provider: Guid, id: u16) -> HeaderSpec<'static> {
 #[test]
 fn each_kind_of_event_is_matched_by_name_once() {
     let mut decisions = Decisions::new(Policy::default());
-    let kernel = kernel_event;
-    let never = || -> EventNames<'static> { panic!("the names of kernel events are not requested") };
-    let hook_ids = [kernel(0x0301), kernel(0x0302), kernel(0x0440), kernel(0x7777), kernel(0x0301)];
-    let levels = decide(&mut decisions, &hook_ids, false, never);
-    assert_eq!(levels, [Level::Full, Level::Modules, Level::Full, Level::Modules, Level::Full]);
-    assert_eq!(decide(&mut decisions, &[kernel(0x0440); 2], true, never), [Level::Modules; 2]);
+    for (hook_id, is_open, level) in [
+        (0x0301, false, Level::Full),
+        (0x0302, false, Level::Modules),
+        (0x0440, false, Level::Full),
+        (0x0440, true, Level::Modules),
+        (0x7777, false, Level::Modules),
+    ] {
+        let mut calls = 0;
+        let levels = decide(&mut decisions, &[kernel_event(hook_id); 3], is_open, || {
+            calls += 1;
+            kernel_names(hook_id)
+        });
+        assert_eq!((levels, calls), (vec![level; 3], 1), "{hook_id:#06x}");
+    }
 
     let mut calls = 0;
     let names = |are_known| {
@@ -256,15 +274,15 @@ const RECORDED: [(&str, &[u16], Level); 14] = [
 
 #[test]
 fn kernel_events_have_the_expected_levels() {
-    let never = || -> EventNames<'static> { panic!("the names of kernel events are not requested") };
     let mut decisions = Decisions::new(Policy::default());
+    let mut level_of = |hook_id, is_open| {
+        let names = || kernel_names(hook_id);
+        decide(&mut decisions, &[kernel_event(hook_id)], is_open, names)[0]
+    };
     for (description, hook_ids, level) in RECORDED {
-        let headers: Vec<_> = hook_ids.iter().copied().map(kernel_event).collect();
-        let expected = vec![level; hook_ids.len()];
-        assert_eq!(decide(&mut decisions, &headers, false, never), expected, "{description}");
+        assert!(hook_ids.iter().all(|&hook_id| level_of(hook_id, false) == level), "{description}");
     }
-    let opens = [0x0440, 0x044e].map(kernel_event);
-    assert_eq!(decide(&mut decisions, &opens, true, never), [Level::Modules; 2]);
+    assert_eq!([0x0440, 0x044e].map(|hook_id| level_of(hook_id, true)), [Level::Modules; 2]);
 }
 
 /// The names of the events are from the built-in schemas.
@@ -286,8 +304,9 @@ fn known_providers_have_the_expected_levels() {
             let guid: Guid = provider.parse().unwrap();
             let identity = Identity::Manifest { provider: guid, id, version: 0, opcode: 0, task: 0 };
             let plan = store.lookup(&identity, &[], PointerSize::Eight).expect("a built-in schema").clone();
+            let provider_name = store.provider_name(guid).expect("a built-in name").to_string();
             let names = || EventNames {
-                provider: plan.schema().provider_name.to_string().into(),
+                provider: provider_name.clone().into(),
                 event: plan.schema().event_name.to_string().into(),
                 are_known: true,
             };
@@ -305,7 +324,7 @@ fn the_enrichment_preset_requests_the_stacks_that_the_policy_names() {
     let named = kernel::events().filter(|event| {
         event.hook_id.is_some()
             && !event.name.starts_with("ThreadPool/")
-            && policy.level("Kernel", event.name) == Level::Full
+            && policy.level(class_of(event.name), event.name) == Level::Full
     });
     let stack = |event: kernel::KernelEvent| ClassicEvent::named(event.name).unwrap().to_bytes();
     let mut expected: Vec<_> = named.map(stack).collect();

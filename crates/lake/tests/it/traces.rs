@@ -63,7 +63,7 @@ fn the_twenty_questions_have_the_same_answers() {
 fn conditions_that_are_passed_down_select_the_same_events() {
     for condition in [
         "event = 'PerfInfo/SysCallEnter'",
-        "event IN ('Process/Start', 'Image/Load', 'Thread/Start') AND provider = 'Kernel'",
+        "event IN ('Process/Start', 'Image/Load', 'Thread/Start') AND provider IN ('Process', 'Thread')",
         "event LIKE 'Registry/%'",
         "event <> 'PerfInfo/SysCallEnter' AND cpu = 1",
         "provider = 'nothing'",

@@ -173,9 +173,9 @@ impl Name {
             | Name::CallCompletion
             | Name::CallStatus
             | Name::CallDuration => Cost::Header,
-            Name::Time | Name::Activity | Name::ProviderGuid => Cost::Derived,
+            Name::Time | Name::Activity | Name::Provider | Name::ProviderGuid => Cost::Derived,
             Name::Pid | Name::Tid | Name::Process => Cost::Owner,
-            Name::Provider | Name::Event => Cost::Schema,
+            Name::Event => Cost::Schema,
             Name::Fact(_) => Cost::State,
             Name::Payload(_) => Cost::Payload,
             Name::Frame(FrameFact::Call) | Name::CallService => Cost::Functions,

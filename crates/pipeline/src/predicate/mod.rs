@@ -33,10 +33,10 @@ use field::{Cost, Name};
 /// | `level` `keyword` `channel` `task` `flags` | from the header, as numbers; `level` also for classic events | the header |
 /// | `activity` | the activity's GUID, if there is one | the header |
 /// | `provider_guid` | GUID of provider or class | the header |
+/// | `provider` | name and GUID of provider or class | the header |
 /// | `time` | UTC, RFC 3339 with seven digits of a second | the header |
 /// | `stack.state` | completeness of the stack | the header |
 /// | `pid` `tid` `process` | process and thread of the event; `process.name` is the same as `process` | the header; for kernel events without IDs, the payload |
-/// | `provider` | name and GUID | the schema |
 /// | `event` | name | the schema |
 /// | `create.requested` `create.result` | of file creations | – |
 /// | `process.path` `process.command_line` `process.parent.pid` `process.parent.name` `process.parent.path` | program and parent of the process | the state |

@@ -35,7 +35,7 @@ fn names_and_identities_are_read() {
     let event = EmbeddedEvent::parse(&event_info(&head, &[])).unwrap();
     assert_eq!(event.identity, EmbeddedIdentity::Manifest { provider: PROVIDER, id: 0x102, version: 3 });
     assert_eq!(event.schema.provider, PROVIDER);
-    assert_eq!(&*event.schema.provider_name, "Provider");
+    assert_eq!(&*event.provider_name, "Provider");
     assert_eq!(event.schema.message.as_deref(), Some("Started %1."));
     let event = EmbeddedEvent::parse(&event_info(&Head { source: 1, ..MANIFEST }, &[])).unwrap();
     assert_eq!(event.identity, EmbeddedIdentity::Classic { class: CLASS, opcode: 6, version: 3 });

@@ -70,11 +70,10 @@ fn manifest_and_tracelogging_events_are_distinguished() {
     let manifest = Identity::Manifest { provider: GUID, id: 0x1234, version: 3, opcode: 6, task: 0x789a };
     check(event(&[]), Some(manifest));
     check(event(&[ItemSpec::EventKey(1), ItemSpec::ProviderTraits(&[2, 0])]), Some(manifest));
-    let described =
-        |traits| Identity::TraceLogging { provider: GUID, metadata: &[1, 2, 3], traits, opcode: 6 };
-    check(event(&[ItemSpec::EventKey(1), ItemSpec::Schema(&[1, 2, 3])]), Some(described(None)));
+    let described = Identity::TraceLogging { provider: GUID, metadata: &[1, 2, 3], opcode: 6 };
+    check(event(&[ItemSpec::EventKey(1), ItemSpec::Schema(&[1, 2, 3])]), Some(described));
     let items = [ItemSpec::ProviderTraits(&[4, 5]), ItemSpec::Schema(&[1, 2, 3])];
-    check(event(&items), Some(described(Some(&[4, 5]))));
+    check(event(&items), Some(described));
 }
 
 #[test]

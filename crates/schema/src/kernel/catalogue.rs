@@ -60,6 +60,8 @@ pub(super) struct Catalogue {
     /// The class GUIDs as numbers, 0 for none, because live sessions look up the group of every
     /// event.
     group_keys: [u128; N_GROUPS],
+    /// The name of each class.
+    classes: Vec<(Guid, Box<str>)>,
     /// Classes without a group, with an index into `events` for each type.
     ungrouped: Vec<(Guid, Box<[u16]>)>,
     maps: Vec<Arc<Map>>,
@@ -111,6 +113,7 @@ impl Catalogue {
             by_hook_id: vec![NONE; N_GROUPS << 8].into_boxed_slice(),
             groups: [None; N_GROUPS],
             group_keys: [0; N_GROUPS],
+            classes: Vec::new(),
             ungrouped: Vec::new(),
             maps: maps.values().cloned().collect(),
         };
@@ -149,6 +152,7 @@ impl Catalogue {
         if class.group.is_none() {
             self.ungrouped.push((class.guid, by_type));
         }
+        self.classes.push((class.guid, class.name.into()));
         Ok(())
     }
 
@@ -171,6 +175,10 @@ impl Catalogue {
         let key = u128::from_le_bytes(class.0);
         let group = self.group_keys.iter().position(|&group| group == key)?;
         (key != 0).then_some(group as u8)
+    }
+
+    pub(super) fn classes(&self) -> &[(Guid, Box<str>)] {
+        &self.classes
     }
 
     pub(super) fn events(&self) -> &[Event] {
@@ -199,7 +207,6 @@ impl Event {
         let schema = |fields| Schema {
             source: SchemaSource::Kernel,
             provider: class.guid,
-            provider_name: "Kernel".into(),
             event_name: event_name.clone(),
             message: None,
             fields,

@@ -126,12 +126,14 @@ pub fn is_disk_completion(hook_id: u16) -> bool {
     )
 }
 
-/// The hook id for a class and opcode that consumers see. `None` for a class without a group.
+/// The hook id for a class and opcode that consumers see. `None` for a class without a group, and for
+/// type 10 of processes, because its hook id is that of image loads.
 pub fn hook_id_of(class: Guid, opcode: u8) -> Option<u16> {
     if class == class_guid::IMAGE && opcode == hook_id::IMAGE_LOAD as u8 {
         return Some(hook_id::IMAGE_LOAD);
     }
-    Some(u16::from(CATALOGUE.group_of(class)?) << 8 | u16::from(opcode))
+    let hook_id = u16::from(CATALOGUE.group_of(class)?) << 8 | u16::from(opcode);
+    (hook_id != hook_id::IMAGE_LOAD).then_some(hook_id)
 }
 
 /// Whether an event of this class and type has a different layout with a classic header than as a
@@ -151,6 +153,11 @@ pub fn class_of_hook_id(hook_id: u16) -> Option<Guid> {
         return Some(class_guid::IMAGE);
     }
     class_of_group((hook_id >> 8) as u8)
+}
+
+/// The classes with their names. A class can be listed twice.
+pub(crate) fn classes() -> impl Iterator<Item = (Guid, &'static str)> {
+    CATALOGUE.classes().iter().map(|(class, name)| (*class, &**name))
 }
 
 /// All events, in the order of the tables.

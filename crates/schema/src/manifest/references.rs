@@ -169,7 +169,6 @@ impl<'a> References<'a> {
         let schema = Schema {
             source: SchemaSource::Manifest,
             provider: provider.guid,
-            provider_name: provider.name.clone(),
             event_name: name(element, id, task, opcode, provider).into(),
             message: self.strings.message(&element.message),
             fields,

@@ -94,7 +94,6 @@ fn provider_names_and_messages_are_read() {
     let messages: Vec<_> =
         manifest.events.iter().map(|event| event.schema.message.as_deref().unwrap()).collect();
     assert_eq!(messages, ["Hello %1 & <%2>\n", "$(string.none)", "as it is"]);
-    assert_eq!(&*manifest.events[0].schema.provider_name, "Test-Provider");
     assert_eq!(manifest.events[0].schema.source, SchemaSource::Manifest);
 }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use foldhash::HashMap;
 use stackhound_types::Guid;
 
+use super::provider_names::ProviderNames;
 use super::{Key, Kind};
 use crate::model::{Map, Schema, SchemaSource};
 use crate::plan::Plan;
@@ -27,7 +28,7 @@ pub(super) struct Learned {
     maps: HashMap<MapName, Arc<Map>>,
     /// The descriptions that refer to a missing map.
     referring: HashMap<MapName, Vec<Key>>,
-    names: HashMap<Guid, Box<str>>,
+    names: ProviderNames,
     /// The names of each provider's numbers, without events.
     providers: HashMap<Guid, ProviderDescription>,
     bytes: usize,
@@ -47,13 +48,9 @@ impl Learned {
         self.descriptions.get(key).map(|description| &description.plan)
     }
 
-    pub fn provider_name(&self, provider: Guid) -> Option<&str> {
-        self.names.get(&provider).map(|name| &**name)
-    }
-
     /// The names of all providers.
-    pub fn provider_names(&self) -> impl Iterator<Item = (Guid, &str)> {
-        self.names.iter().map(|(guid, name)| (*guid, &**name))
+    pub fn names(&self) -> &ProviderNames {
+        &self.names
     }
 
     /// The names of a provider's numbers.
@@ -76,7 +73,7 @@ impl Learned {
         }
         let mut providers: Vec<_> = providers.into_values().collect();
         for provider in &mut providers {
-            provider.name = self.provider_name(provider.guid).unwrap_or_default().into();
+            provider.name = self.names.get(provider.guid).map(|name| (**name).into()).unwrap_or_default();
             provider.events.sort_by_key(|event| (event.id, event.version));
             provider.maps.sort_by(|a, b| a.name.cmp(&b.name));
         }
@@ -98,7 +95,6 @@ impl Learned {
         if !self.reserve(size_of::<Description>() + event.schema.approximate_bytes() + names) {
             return;
         }
-        self.add_provider(event.schema.provider, &event.schema.provider_name);
         for (index, name) in &map_names {
             let name = (event.schema.provider, name.clone());
             match self.maps.get(&name) {
@@ -144,9 +140,10 @@ impl Learned {
     }
 
     /// Adds the name of a provider, unless it has one.
-    pub fn add_provider(&mut self, provider: Guid, name: &str) {
-        if !name.is_empty() && !self.names.contains_key(&provider) && self.reserve(name.len()) {
-            self.names.insert(provider, name.into());
+    pub fn add_name(&mut self, provider: Guid, name: &str) {
+        let is_new = !name.is_empty() && self.names.get(provider).is_none();
+        if is_new && self.reserve(ProviderNames::approximate_bytes(name)) {
+            self.names.insert(provider, name);
         }
     }
 
@@ -159,7 +156,7 @@ impl Learned {
                 }
             }
         }
-        self.add_provider(new.guid, &new.name);
+        self.add_name(new.guid, &new.name);
         if !self.reserve(new.approximate_bytes()) {
             return;
         }

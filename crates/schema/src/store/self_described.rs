@@ -7,7 +7,7 @@ use foldhash::HashMap;
 use stackhound_types::Guid;
 
 use crate::plan::Plan;
-use crate::tracelogging::{EventMetadata, ProviderTraits};
+use crate::tracelogging::EventMetadata;
 
 /// The maximum size of cached metadata in bytes. A schema takes up to about thirty times as much
 /// memory.
@@ -26,16 +26,8 @@ pub(super) struct SelfDescribed {
 }
 
 impl SelfDescribed {
-    /// The description in the metadata. `name` is the provider's name if its traits do not contain
-    /// it.
-    pub fn lookup(
-        &mut self,
-        provider: Guid,
-        name: Option<&str>,
-        metadata: &[u8],
-        traits: Option<&[u8]>,
-        opcode: u8,
-    ) -> Option<&Arc<Plan>> {
+    /// The description in the metadata.
+    pub fn lookup(&mut self, provider: Guid, metadata: &[u8], opcode: u8) -> Option<&Arc<Plan>> {
         self.key.clear();
         self.key.extend(provider.0);
         self.key.push(opcode);
@@ -50,7 +42,7 @@ impl SelfDescribed {
                 }
                 self.bytes += self.key.len();
                 self.index_of.insert(self.key.as_slice().into(), self.plans.len());
-                self.plans.push(read(provider, name, metadata, traits, opcode));
+                self.plans.push(read(provider, metadata, opcode));
                 self.plans.len() - 1
             }
         };
@@ -58,16 +50,8 @@ impl SelfDescribed {
     }
 }
 
-fn read(
-    provider: Guid,
-    name: Option<&str>,
-    metadata: &[u8],
-    traits: Option<&[u8]>,
-    opcode: u8,
-) -> Option<Arc<Plan>> {
-    let traits = traits.and_then(|item| ProviderTraits::parse(item).ok());
-    let name = traits.map(|traits| traits.name()).or(name.map(Into::into)).unwrap_or_default();
-    let schema = EventMetadata::parse(metadata).and_then(|metadata| metadata.schema(provider, &name, opcode));
+fn read(provider: Guid, metadata: &[u8], opcode: u8) -> Option<Arc<Plan>> {
+    let schema = EventMetadata::parse(metadata).and_then(|metadata| metadata.schema(provider, opcode));
     schema.ok().map(|schema| Arc::new(Plan::new(Arc::new(schema))))
 }
 
@@ -81,7 +65,7 @@ mod tests {
         let mut cache = SelfDescribed::default();
         for number in 0..1000 {
             let metadata = event_metadata(&format!("{number}{}", "x".repeat(10_000)), &[]);
-            assert!(cache.lookup(Guid::ZERO, None, &metadata, None, 0).is_some());
+            assert!(cache.lookup(Guid::ZERO, &metadata, 0).is_some());
             let key_bytes: usize = cache.index_of.keys().map(|key| key.len()).sum();
             assert_eq!(key_bytes, cache.bytes);
             assert!(key_bytes <= MAX_BYTES && cache.plans.len() == cache.index_of.len());

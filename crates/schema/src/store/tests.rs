@@ -6,7 +6,7 @@ use super::*;
 use crate::testing::blocks::{
     CLASS, Head, MANIFEST, PROVIDER, Stored, event_info, event_metadata, field, map_info, value,
 };
-use crate::testing::{decoded, hex, utf16z};
+use crate::testing::{decoded, utf16z};
 
 const EVENT_INFO_EVENT: Identity<'_> =
     Identity::Classic { class: EVENT_METADATA, opcode: EVENT_INFO, version: 0 };
@@ -25,11 +25,23 @@ fn learn(store: &mut SchemaStore, identity: &Identity<'_>, payload: &[u8]) {
 fn read(store: &mut SchemaStore, identity: &Identity<'_>, payload: &[u8]) -> String {
     match store.lookup(identity, payload, Eight) {
         Some(plan) => {
-            let schema = plan.schema();
-            let fields = decoded(schema, payload, Eight);
-            format!("{}:{} {}", schema.provider_name, schema.event_name, fields.trim_start())
+            let schema = plan.schema().clone();
+            let fields = decoded(&schema, payload, Eight);
+            let provider = store.provider_name(provider_of(identity)).map_or("", |name| name);
+            format!("{provider}:{} {}", schema.event_name, fields.trim_start())
         }
         None => "-".into(),
+    }
+}
+
+fn provider_of(identity: &Identity<'_>) -> Guid {
+    match *identity {
+        Identity::Kernel { hook_id, .. } => kernel::class_of_hook_id(hook_id).expect("a class"),
+        Identity::Classic { class, .. } => class,
+        Identity::Manifest { provider, .. }
+        | Identity::TraceLogging { provider, .. }
+        | Identity::Text { provider } => provider,
+        Identity::Message { guid, .. } => guid,
     }
 }
 
@@ -77,7 +89,7 @@ fn a_new_store_has_no_learned_descriptions() {
         (manifest_event(PROVIDER, 1, 0), 2),
         (Identity::Classic { class: CLASS, opcode: 6, version: 3 }, 3),
         (Identity::Message { guid: CLASS, number: 10 }, 4),
-        (Identity::TraceLogging { provider: PROVIDER, metadata: &[7], traits: None, opcode: 0 }, 5),
+        (Identity::TraceLogging { provider: PROVIDER, metadata: &[7], opcode: 0 }, 5),
     ] {
         assert_eq!(read(&mut store, &identity, &[1, 2]), "-");
         assert_eq!(store.misses(), misses);
@@ -104,7 +116,7 @@ fn embedded_descriptions_are_joined_with_their_maps() {
         }
         let named = read(&mut store, &manifest_event(PROVIDER, 0x102, 3), &[1, 0, 0, 0]);
         assert_eq!(named, "Provider:Task/Start v=One");
-        assert_eq!(store.provider_name(PROVIDER), Some("Provider"));
+        assert_eq!(store.provider_name(PROVIDER).map(|name| &**name), Some("Provider"));
     }
 }
 
@@ -174,16 +186,12 @@ fn embedded_descriptions_are_preferred_over_manifests() {
 fn tracelogging_events_describe_themselves() {
     let mut store = SchemaStore::new();
     let metadata = event_metadata("Event", &field("v", "04"));
-    let traits = hex("0700 4c6f6700 00");
-    let event =
-        |opcode, traits| Identity::TraceLogging { provider: PROVIDER, metadata: &metadata, traits, opcode };
-    assert_eq!(read(&mut store, &event(0, Some(&traits)), &[7]), "Log:Event v=7");
-    assert_eq!(read(&mut store, &event(1, Some(&traits)), &[7]), "Log:Event/Start v=7");
+    let event = |opcode| Identity::TraceLogging { provider: PROVIDER, metadata: &metadata, opcode };
+    assert_eq!(read(&mut store, &event(0), &[7]), ":Event v=7");
+    assert_eq!(read(&mut store, &event(1), &[7]), ":Event/Start v=7");
     // The same bytes are not read again.
-    let first = Arc::as_ptr(store.lookup(&event(0, Some(&traits)), &[], Eight).unwrap());
-    assert_eq!(Arc::as_ptr(store.lookup(&event(0, Some(&traits)), &[], Eight).unwrap()), first);
-    let other = Identity::TraceLogging { provider: CLASS, metadata: &metadata, traits: None, opcode: 0 };
-    assert_eq!(read(&mut store, &other, &[7]), ":Event v=7");
+    let first = Arc::as_ptr(store.lookup(&event(0), &[], Eight).unwrap());
+    assert_eq!(Arc::as_ptr(store.lookup(&event(0), &[], Eight).unwrap()), first);
     assert_eq!(store.misses(), 0);
 }
 
@@ -191,17 +199,16 @@ fn tracelogging_events_describe_themselves() {
 fn kernel_classes_and_some_providers_are_built_in() {
     let mut store = SchemaStore::new();
     let end = Identity::Kernel { hook_id: 0x030b, version: 2 };
-    assert_eq!(read(&mut store, &end, &[4, 0, 0, 0]), "Kernel:Process/Terminate ProcessId=4");
+    assert_eq!(read(&mut store, &end, &[4, 0, 0, 0]), "Process:Process/Terminate ProcessId=4");
     assert_eq!(read(&mut store, &Identity::Kernel { hook_id: 0xffff, version: 2 }, &[]), "-");
     // The same event with a classic header, as test programs write it.
     let class = "3d6fa8d0-fe05-11d0-9dda-00c04fd7ba7c".parse().unwrap();
     let end = Identity::Classic { class, opcode: 11, version: 2 };
-    assert_eq!(read(&mut store, &end, &[4, 0, 0, 0]), "Kernel:Process/Terminate ProcessId=4");
+    assert_eq!(read(&mut store, &end, &[4, 0, 0, 0]), "Process:Process/Terminate ProcessId=4");
 
     let runtime = "e13c0d23-ccbc-4e12-931b-d9cc2eee27e4".parse().unwrap();
     let stopped = read(&mut store, &manifest_event(runtime, 8, 1), &[9, 0]);
     assert_eq!(stopped, "Microsoft-Windows-DotNETRuntime:GC/SuspendEEStop ClrInstanceID=9");
-    assert_eq!(store.provider_name(runtime), Some("Microsoft-Windows-DotNETRuntime"));
     assert_eq!(store.misses(), 1);
 }
 

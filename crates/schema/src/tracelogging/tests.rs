@@ -10,7 +10,7 @@ use crate::testing::{Shape, Writer, debug, decoded, flatten, hex, pointer_sizes,
 fn check(fields: &[Vec<u8>], payload: &[u8], expected: &str) {
     let item = event_metadata("E", &fields.concat());
     let metadata = EventMetadata::parse(&item).unwrap();
-    let schema = metadata.schema(Guid::ZERO, "P", 0).unwrap();
+    let schema = metadata.schema(Guid::ZERO, 0).unwrap();
     assert_eq!(decoded(&schema, payload, Eight), expected);
 }
 
@@ -80,12 +80,11 @@ fn names_and_tags_precede_the_fields() {
     let metadata = EventMetadata::parse(&item).unwrap();
     assert_eq!((metadata.tags, &*metadata.name()), (0x85, "Café"));
     assert!(matches!(metadata.name(), Cow::Borrowed(_)));
-    let schema = |opcode| metadata.schema(Guid::ZERO, "Provider", opcode).unwrap();
+    let schema = |opcode| metadata.schema(Guid::ZERO, opcode).unwrap();
     assert_eq!(&*schema(0).event_name, "Café");
     assert_eq!(&*schema(1).event_name, "Café/Start");
     assert_eq!(&*schema(2).event_name, "Café/Stop");
     assert_eq!(&*schema(77).event_name, "Café");
-    assert_eq!(&*schema(0).provider_name, "Provider");
     assert_eq!(EventMetadata::parse(&hex("0700 ff81 8200 00")).unwrap().tags, 0x7f << 21 | 1 << 14 | 2 << 7);
     assert_eq!(EventMetadata::parse(&hex("0600 00 41ff 00")).unwrap().name(), "A\u{fffd}");
 }
@@ -113,7 +112,7 @@ fn damaged_metadata_is_rejected() {
         ("6100 60 0300 aabb", "metadata offset 0xa: expected the type information of a custom field"),
     ] {
         let item = event_metadata("E", &hex(descriptor));
-        let error = EventMetadata::parse(&item).unwrap().schema(Guid::ZERO, "", 0).unwrap_err();
+        let error = EventMetadata::parse(&item).unwrap().schema(Guid::ZERO, 0).unwrap_err();
         assert_eq!(error.to_string(), expected, "{descriptor}");
     }
 }
@@ -207,7 +206,7 @@ proptest! {
         let mut fields = Vec::new();
         descriptors(&shapes, &mut 0, &mut fields);
         let item = event_metadata("Event", &fields);
-        let schema = EventMetadata::parse(&item).unwrap().schema(Guid::ZERO, "P", 0).unwrap();
+        let schema = EventMetadata::parse(&item).unwrap().schema(Guid::ZERO, 0).unwrap();
         let mut expected = Vec::new();
         flatten(&shapes, &mut expected);
         let plain: Vec<Field> =

@@ -1,12 +1,13 @@
 //! Finds the event of each line of one trace, and compares them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::ops::ControlFlow;
 use std::path::Path;
 
+use stackhound::schema::kernel;
 use stackhound::system::System;
 use stackhound::trace::TraceFiles;
-use stackhound::{EventView, Passes, Pipeline};
+use stackhound::{EventView, Guid, Passes, Pipeline};
 
 use crate::baseline::{Baseline, Line};
 use crate::explanations::{Explanations, Figures};
@@ -41,8 +42,13 @@ impl Comparison {
         // A separate pipeline, whose first pass provides the state of the system at all times.
         let first_pass = Pipeline::new(&trace, Passes::Two);
         let system = first_pass.trace_state().system();
+        // The names of kernel events begin with their class.
+        let classes: HashSet<Guid> = kernel::events().map(|event| event.class).collect();
         Pipeline::new(&trace, Passes::Two).run(|view| {
-            let event = format!("{}/{}", view.provider(), view.name());
+            let event = match view.provider_guid().is_some_and(|class| classes.contains(&class)) {
+                true => view.name().into_owned(),
+                false => format!("{}/{}", view.provider(), view.name()),
+            };
             let ticks = i128::from(view.raw_time().0 - *start.get_or_insert(view.raw_time().0));
             // Rounded to the nearest, as in the text.
             let time = (ticks * 2_000_000 / ticks_per_second + 1) / 2;
