@@ -17,7 +17,7 @@ use stackhound_export::json::value::{Hex, Time};
 use crate::inputs::{self, Inputs};
 use crate::options::{Common, Output};
 use crate::outcome::Outcome;
-use crate::output::grouped;
+use crate::output::{counted, grouped};
 use crate::render;
 
 #[derive(Args, Debug)]
@@ -227,13 +227,17 @@ fn scanned(line: &mut impl FnMut(&str, String) -> io::Result<()>, full: &Content
         line("providers", String::new())?;
         let mut providers: Vec<_> = full.providers.iter().collect();
         providers.sort_by_key(|(_, provider)| std::cmp::Reverse(provider.events));
-        for (guid, provider) in providers.into_iter().take(12) {
+        for (guid, provider) in providers {
             let name = provider.name.as_deref().unwrap_or("");
+            let of_stacks = match provider.stack_records {
+                0 => String::new(),
+                n => format!(" ({})", counted(n, "stack record", "stack records")),
+            };
             let unknown = match provider.undescribed {
                 0 => String::new(),
                 n => format!(" (fields of {} not known)", grouped(n)),
             };
-            line("", format!("{:>9}  {guid} {name}{unknown}", grouped(provider.events)))?;
+            line("", format!("{:>9}  {guid} {name}{of_stacks}{unknown}", grouped(provider.events)))?;
         }
     }
     for session in &full.appended_sessions {

@@ -45,7 +45,7 @@ pub fn read(trace: &OpenTrace, common: &Common) -> (Contents, Vec<Damage>) {
         // The correlator keeps the records of stacks, which no schema describes.
         while let Some(delivered) = correlator.pop() {
             progress.tick_event(&delivered.event);
-            counts.look_up(&delivered.event, &mut known);
+            counts.add_delivered(&delivered.event, &mut known);
         }
     }
     let stats = events.into_stats();
@@ -130,15 +130,24 @@ fn trigger_name(trigger: &TriggerKind, schemas: &SchemaStore) -> String {
 /// The counts of a provider.
 struct Provider {
     guid: Guid,
-    events: u64,
+    records: u64,
+    /// The records that are not consumed as parts or definitions of stacks.
+    delivered: u64,
     undescribed: u64,
+}
+
+/// The counts of a hook id.
+#[derive(Clone, Copy, Default)]
+struct HookId {
+    records: u64,
+    delivered: u64,
 }
 
 /// Counters in arrays. Hashes only the GUID of an event whose provider is not that of the previous
 /// one.
 struct Counts {
     kinds: [u64; HeaderKind::ALL.len()],
-    hook_ids: Vec<u64>,
+    hook_ids: Vec<HookId>,
     providers: Vec<Provider>,
     indexes: HashMap<Guid, usize, FxBuildHasher>,
     /// The index of the last provider.
@@ -151,7 +160,7 @@ impl Default for Counts {
     fn default() -> Counts {
         Counts {
             kinds: Default::default(),
-            hook_ids: vec![0; 1 << 16],
+            hook_ids: vec![HookId::default(); 1 << 16],
             providers: Vec::new(),
             indexes: HashMap::default(),
             last: 0,
@@ -171,9 +180,9 @@ impl Counts {
         let kind = entry.kind();
         self.kinds[kind as usize] += 1;
         if kind.has_hook_id() {
-            self.hook_ids[usize::from(entry.tag)] += 1;
+            self.hook_ids[usize::from(entry.tag)].records += 1;
         } else if let Some(guid) = event.guid() {
-            self.provider(guid).events += 1;
+            self.provider(guid).records += 1;
         }
     }
 
@@ -190,28 +199,46 @@ impl Counts {
         if self.providers.get(self.last).is_none_or(|last| last.guid != guid) {
             let Counts { providers, indexes, .. } = self;
             self.last = *indexes.entry(guid).or_insert_with(|| {
-                providers.push(Provider { guid, events: 0, undescribed: 0 });
+                providers.push(Provider { guid, records: 0, delivered: 0, undescribed: 0 });
                 providers.len() - 1
             });
         }
         &mut self.providers[self.last]
     }
 
-    /// Counts an event as undescribed if its schema is not known.
-    fn look_up(&mut self, event: &Event<'_>, schemas: &mut SchemaStore) {
+    /// Counts an event that the correlator delivered, also as undescribed if its schema is not known.
+    fn add_delivered(&mut self, event: &Event<'_>, schemas: &mut SchemaStore) {
         if event.kind().has_hook_id() {
+            self.hook_ids[usize::from(event.entry().tag)].delivered += 1;
             return;
         }
         let record = event.record();
         let is_described = Identity::of(&record).is_some_and(|identity| {
             schemas.lookup(&identity, record.payload(), record.pointer_size()).is_some()
         });
-        if !is_described && let Some(guid) = record.guid() {
-            self.provider(guid).undescribed += 1;
+        if let Some(guid) = record.guid() {
+            let provider = self.provider(guid);
+            provider.delivered += 1;
+            provider.undescribed += u64::from(!is_described);
         }
     }
 
-    fn report(self, schemas: &SchemaStore, contents: &mut Contents) {
+    /// Adds the kernel events to the counts of their classes.
+    fn add_classes(&mut self) {
+        for hook_id in 0..=u16::MAX {
+            let HookId { records, delivered } = self.hook_ids[usize::from(hook_id)];
+            if records > 0
+                && let Some(class) = kernel::class_of_hook_id(hook_id)
+            {
+                let class = self.provider(class);
+                class.records += records;
+                class.delivered += delivered;
+                class.undescribed += if kernel::name(hook_id).is_none() { delivered } else { 0 };
+            }
+        }
+    }
+
+    fn report(mut self, schemas: &SchemaStore, contents: &mut Contents) {
         let of = |kind: HeaderKind| self.kinds[kind as usize];
         contents.events = self.kinds.iter().sum();
         contents.classic_guid_events =
@@ -223,12 +250,14 @@ impl Counts {
             .filter(|&kind| of(kind) > 0)
             .map(|kind| (kind.name(), of(kind)))
             .collect();
-        let hook_ids = self.hook_ids.iter().enumerate().filter(|(_, count)| **count > 0);
+        let hook_ids = self.hook_ids.iter().enumerate().filter(|(_, count)| count.records > 0);
         contents.kernel_hook_ids =
-            hook_ids.map(|(hook_id, &count)| (format!("{hook_id:04x}"), count)).collect();
-        let provider = |Provider { guid, events, undescribed }: Provider| {
+            hook_ids.map(|(hook_id, count)| (format!("{hook_id:04x}"), count.records)).collect();
+        self.add_classes();
+        let provider = |Provider { guid, records, delivered, undescribed }: Provider| {
             let name = schemas.provider_name(guid).map(|name| name.to_string());
-            (guid.to_string(), ProviderCount { name, events, undescribed })
+            let stack_records = records - delivered;
+            (guid.to_string(), ProviderCount { name, events: records, stack_records, undescribed })
         };
         contents.providers = self.providers.into_iter().map(provider).collect();
         if contents.events > 0 {

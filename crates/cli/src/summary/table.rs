@@ -7,7 +7,7 @@ use stackhound::analysis::contents::{Kind, Transfers};
 use stackhound::trace::Capture;
 use stackhound_export::escape::{Plain, line};
 
-use super::trace::{Summarized, alert_title};
+use super::trace::{Provider, Summarized, alert_title};
 use crate::output::{self, counted, grouped};
 use crate::palette;
 use crate::render;
@@ -125,7 +125,14 @@ pub fn screen(
     let (contains, missing) = found.kinds();
     let number = |kind: &Kind| format!("{} {}", grouped(contents.count(*kind)), kind.name());
     let providers = found.providers();
-    let others = providers.iter().map(|(name, count)| format!("{} {name}", grouped(*count)));
+    let others = providers.iter().map(|provider| {
+        let Provider { guid, name, events } = provider;
+        match providers.iter().filter(|other| other.name == *name).count() {
+            1 => format!("{} {name}", grouped(*events)),
+            // The trace gives several providers this name.
+            _ => format!("{} {name} {guid}", grouped(*events)),
+        }
+    });
     let contains: Vec<String> = contains.iter().map(number).chain(others).collect();
     screen.fact("contains", &listed(&contains, rest))?;
     let missing: Vec<String> = missing.into_iter().map(|kind| kind.name().to_owned()).collect();

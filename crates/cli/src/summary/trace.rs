@@ -17,7 +17,7 @@ use stackhound::profile::{CodeKind, Grouping, Profile};
 use stackhound::system::System;
 use stackhound::trace::Capture;
 use stackhound::types::ModuleIdentity;
-use stackhound::{Outcome, Passes, Pipeline};
+use stackhound::{Guid, Outcome, Passes, Pipeline};
 use stackhound_export::json::summary as json;
 
 use super::Arguments;
@@ -31,6 +31,14 @@ use crate::top::cpu::row_document;
 
 /// The number of processes and functions on the screen.
 pub const ROWS: usize = 5;
+
+/// The events of a provider.
+pub struct Provider<'a> {
+    pub guid: Guid,
+    /// Its name, or its GUID.
+    pub name: &'a str,
+    pub events: u64,
+}
 
 /// The answers.
 pub struct Summarized {
@@ -159,10 +167,11 @@ impl Summarized {
     }
 
     /// The other providers, the one with the most events first.
-    pub fn providers(&self) -> Vec<(&str, u64)> {
-        let all = self.contents.providers.values();
-        let mut all: Vec<_> = all.map(|(name, count)| (&**name, *count)).collect();
-        all.sort_by(|(a, one), (b, other)| other.cmp(one).then_with(|| a.cmp(b)));
+    pub fn providers(&self) -> Vec<Provider<'_>> {
+        let all = self.contents.providers.iter();
+        let mut all: Vec<_> =
+            all.map(|(&guid, (name, events))| Provider { guid, name, events: *events }).collect();
+        all.sort_by(|a, b| b.events.cmp(&a.events).then_with(|| (a.name, a.guid).cmp(&(b.name, b.guid))));
         all
     }
 
@@ -215,7 +224,11 @@ impl Summarized {
             providers: self
                 .providers()
                 .into_iter()
-                .map(|(provider, events)| json::ProviderEvents { provider, events })
+                .map(|Provider { guid, name, events }| json::ProviderEvents {
+                    provider: name,
+                    guid: guid.to_string(),
+                    events,
+                })
                 .collect(),
             other_providers: self.contents.other_providers,
             cpu: self.busy().map(|(busy, by_samples)| json::Cpu {

@@ -40,6 +40,7 @@ mod parquet_tables;
 mod playbooks;
 mod profile;
 mod program;
+mod provider_names;
 mod providers;
 #[cfg(unix)]
 mod query;

@@ -91,7 +91,7 @@ pub struct Contents {
     pub buffers_missing: u64,
     /// Number of buffers without events.
     pub other_buffers: u64,
-    /// Providers by GUID.
+    /// Providers and classes of kernel events by GUID.
     pub providers: BTreeMap<String, ProviderCount>,
     /// Sessions that were appended to the file.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -108,14 +108,17 @@ pub struct Contents {
     pub schema_misses: u64,
 }
 
-/// Number of events of a provider.
+/// Number of records of a provider.
 #[derive(Debug, Default, Serialize)]
 #[cfg_attr(test, derive(JsonSchema))]
 pub struct ProviderCount {
     /// Name of the provider.
     pub name: Option<String>,
-    /// Number of its events.
+    /// Number of its records.
     pub events: u64,
+    /// Number of its records that are parts of the stacks of other events, or define stack keys. The
+    /// other ones are the events that `events` shows.
+    pub stack_records: u64,
     /// Number of its events whose fields are not known, because neither the trace nor a built-in
     /// table describes them.
     pub undescribed: u64,

@@ -65,11 +65,13 @@ pub struct KindCount {
 }
 
 /// A provider.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 #[cfg_attr(test, derive(JsonSchema))]
 pub struct ProviderEvents<'a> {
     /// Its name, or its GUID.
     pub provider: &'a str,
+    /// Its GUID.
+    pub guid: String,
     /// Number of events.
     pub events: u64,
 }
