@@ -33,12 +33,15 @@
 //!   registers below it. A return from a lower address than the slot of the top frame ends this frame if
 //!   it leads to the frame's return address.
 //! - **Jumps by return.** Any other return whose slot belongs to no frame is a jump (`push …; ret`).
+//! - **Tail calls.** A jump with the stack pointer at the slot of the top frame leads to another function,
+//!   which returns in its place. The frame continues: [`Tracked::Jump`].
 //! - **Doubtful calls.** A call to a target at most [`NEAR`] bytes after the call instruction may
 //!   not start a function. It can be a retpoline (`call; mov [rsp], …; ret`), a way to read the
 //!   instruction pointer (`call; pop`), or filling of the return predictor (`call; call; add rsp,
 //!   16`). Its frame is reported only when another operation uses it, at most [`DOUBT_MAX`]
 //!   transitions later. If a return leads elsewhere before that, or the pointer rises without a
-//!   return, there was no frame: the retpoline was a jump, and the frame that jumped continues.
+//!   return, there was no frame: the retpoline was a jump, and the frame that jumped continues. If an
+//!   interrupt follows a call at an address where there was no frame for this reason, there is none.
 //!
 //! Systems have rules of their own, for entries into the kernel: see `tracker/rings.rs`.
 //!
@@ -57,7 +60,7 @@ mod regions;
 mod rings;
 mod step;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use stackhound_types::Address;
 
@@ -85,6 +88,8 @@ pub const DOUBT_MAX: u64 = 8;
 /// Maximum number of nested doubtful calls. A retpoline is one; code that fills the return
 /// predictor nests two.
 const DOUBTED_MAX: usize = 4;
+/// Maximum number of known retpolines. Kernels have one for each register.
+const RETPOLINES_MAX: usize = 1 << 10;
 /// Maximum number of frames that one `Damaged` frame replaces.
 const DAMAGED_MAX: usize = 64;
 
@@ -114,6 +119,8 @@ pub struct Tracker {
     doubted: Vec<Doubted>,
     /// The transition at which they are reported.
     doubted_until: u64,
+    /// The addresses of doubtful calls that turned out to be those of retpolines.
+    retpolines: HashSet<Address>,
     entries: Entries,
     frames: usize,
     stacks: u32,
@@ -134,6 +141,8 @@ struct Position {
 struct Doubted {
     first: ContextId,
     function: Address,
+    /// The address of the call.
+    call: Address,
 }
 
 impl Tracker {
@@ -152,6 +161,7 @@ impl Tracker {
             sp: 0,
             doubted: Vec::new(),
             doubted_until: 0,
+            retpolines: HashSet::new(),
             entries: Entries::default(),
             frames: 0,
             stacks: 0,
@@ -167,14 +177,6 @@ impl Tracker {
     /// Returns the counts of events without frames, and of refused objects, so far.
     pub fn counts(&self) -> Counts {
         self.counts
-    }
-
-    /// Returns the active stack if the stack pointer is at the return address of its top frame, so
-    /// that a jump by the last step continues this frame in another function.
-    pub fn entered(&self) -> Option<StackId> {
-        let stack = self.regions.get(self.active?)?.stack.as_ref()?;
-        let top = stack.frames.last()?;
-        (top.slot == self.sp && self.doubted.is_empty()).then_some(stack.id)
     }
 
     /// Skips transitions that change no frame and no stack. They may have moved the stack pointer
@@ -271,10 +273,8 @@ impl Tracker {
             Class::Call { return_address } => self.call(now, return_address, sink),
             Class::Return => self.returned(now, read, sink),
             Class::Jump => {
-                if self.active.is_some() && now.after.sp.0 == self.limit && self.top().is_some() {
-                    self.counts.tail_calls += 1;
-                }
                 self.stay(now, read, sink);
+                self.counts.tail_calls += u64::from(self.jumped(now, sink));
             }
             Class::Static | Class::Other => self.stay(now, read, sink),
             Class::Dynamic => self.go(now, None, read, sink),
@@ -297,12 +297,18 @@ impl Tracker {
         }
         let slot = now.after.sp.0;
         self.overwrite(now, slot, sink);
-        let frame = Frame { slot, return_address: Some(return_address), start: StartType::Call };
+        let function = now.after.pc;
+        let frame = Frame {
+            slot,
+            return_address: Some(return_address),
+            start: StartType::Call,
+            function: Some(function),
+        };
         // Without another frame, the stack would be empty until this frame is reported.
         if !near || self.stack().is_some_and(|stack| stack.is_empty()) {
-            self.open(now, frame, Some(now.after.pc), sink);
+            self.open(now, frame, sink);
         } else if self.push(frame) {
-            self.doubted.push(Doubted { first: now.first(), function: now.after.pc });
+            self.doubted.push(Doubted { first: now.first(), function, call: now.before.pc });
             self.doubted_until = now.transition.0 + DOUBT_MAX;
         }
     }
@@ -310,49 +316,76 @@ impl Tracker {
     fn returned(&mut self, now: &Now, read: Read, sink: Sink) {
         let slot = now.before.sp.0;
         let Some(stack) = self.stack() else { return };
+        let mut is_jump = false;
         match stack.frames.last().copied() {
             Some(frame) if frame.slot == slot || frame.holds(slot, now.after.sp.0) => {
                 let back = frame.return_address.is_none_or(|address| address == now.after.pc);
-                if !back && !self.doubted.is_empty() {
-                    self.counts.returns_as_jumps += 1;
+                if !back && let Some(doubted) = self.doubted.last() {
+                    if self.retpolines.len() < RETPOLINES_MAX {
+                        self.retpolines.insert(doubted.call);
+                    }
                     self.forget();
+                    is_jump = true;
                 } else {
                     self.close(now, if back { EndType::Return } else { EndType::ReturnElsewhere }, sink);
                 }
             }
             // Code at a lower pointer than the slot of the top frame is code of this frame.
-            Some(Frame { slot: highest, return_address: Some(address), start: StartType::Call })
+            Some(Frame { slot: highest, return_address: Some(address), start: StartType::Call, .. })
                 if slot < highest && address == now.after.pc =>
             {
                 self.close(now, EndType::Return, sink);
             }
-            Some(_) => self.counts.returns_as_jumps += 1,
+            Some(_) => is_jump = true,
             None => match stack.base {
                 Some(base) if slot >= base => {
                     let id = stack.id;
                     sink(Tracked::Close { stack: id, last: now.last(), end: EndType::Return });
                     sink(Tracked::Below { stack: id, function: now.after.pc });
                 }
-                _ => self.counts.returns_as_jumps += 1,
+                _ => is_jump = true,
             },
         }
         self.stay(now, read, sink);
+        if is_jump {
+            self.counts.returns_as_jumps += 1;
+            self.jumped(now, sink);
+        }
+    }
+
+    /// Reports a jump if it leaves the function of the top frame: if the stack pointer is at the frame's
+    /// return address. Returns whether it is.
+    fn jumped(&mut self, now: &Now, sink: Sink) -> bool {
+        let (sp, function) = (self.sp, now.after.pc);
+        if !self.top().is_some_and(|top| top.slot == sp && top.checked().is_some()) {
+            return false;
+        }
+        // A function that jumps to another one is not a retpoline.
+        self.report_doubted(sink);
+        if let Some(stack) = self.stack()
+            && let Some(top) = stack.frames.last_mut()
+        {
+            let from = top.function.replace(function);
+            sink(Tracked::Jump { stack: stack.id, first: now.first(), from, function });
+        }
+        true
     }
 
     fn interrupt(&mut self, now: &Now, slot: Address, sink: Sink) {
-        self.report_doubted(sink);
+        self.interrupt_doubted(sink);
         if !self.reach(now, None, sink) {
             return;
         }
         let slot = slot.0.max(now.after.sp.0);
         self.overwrite(now, slot, sink);
-        let frame = Frame { slot, return_address: Some(now.before.pc), start: StartType::Interrupt };
-        self.open(now, frame, Some(now.after.pc), sink);
+        let return_address = Some(now.before.pc);
+        let function = Some(now.after.pc);
+        self.open(now, Frame { slot, return_address, start: StartType::Interrupt, function }, sink);
         self.ensure_frame(now.first(), now.after.pc, sink);
     }
 
     fn signal(&mut self, now: &Now, slot: Address, read: Read, sink: Sink) {
-        self.report_doubted(sink);
+        self.interrupt_doubted(sink);
         if !self.reach(now, None, sink) {
             return;
         }
@@ -360,10 +393,12 @@ impl Tracker {
         let slot = slot.0.max(handler.saturating_add(1));
         self.overwrite(now, slot, sink);
         let restorer = read(now.after.sp);
-        let frame = Frame { slot, return_address: Some(now.before.pc), start: StartType::Interrupt };
-        self.open(now, frame, restorer, sink);
-        let frame = Frame { slot: handler, return_address: restorer, start: StartType::Manual };
-        self.open(now, frame, Some(now.after.pc), sink);
+        let return_address = Some(now.before.pc);
+        let interrupted = Frame { slot, return_address, start: StartType::Interrupt, function: restorer };
+        self.open(now, interrupted, sink);
+        let function = Some(now.after.pc);
+        let handler = Frame { slot: handler, return_address: restorer, start: StartType::Manual, function };
+        self.open(now, handler, sink);
         self.ensure_frame(now.first(), now.after.pc, sink);
     }
 
@@ -414,8 +449,8 @@ impl Tracker {
         if let Some(stack) = lower {
             let slot = stack.left - 1;
             self.overwrite(now, slot, sink);
-            let frame = Frame { slot, return_address: None, start: StartType::Manual };
-            self.open(now, frame, Some(now.after.pc), sink);
+            let function = Some(now.after.pc);
+            self.open(now, Frame { slot, return_address: None, start: StartType::Manual, function }, sink);
         } else {
             self.check(now, read, sink);
         }
@@ -503,8 +538,8 @@ impl Tracker {
             }
         }
         let Some((slot, found)) = damaged else { return };
-        let frame = Frame { slot, return_address: Some(found), start: StartType::Damaged };
-        self.open(now, frame, Some(now.after.pc), sink);
+        let (return_address, function) = (Some(found), Some(now.after.pc));
+        self.open(now, Frame { slot, return_address, start: StartType::Damaged, function }, sink);
     }
 
     /// Opens a frame if the active stack has none.
@@ -520,8 +555,8 @@ impl Tracker {
         }
     }
 
-    fn open(&mut self, now: &Now, frame: Frame, function: Option<Address>, sink: Sink) {
-        let start = frame.start;
+    fn open(&mut self, now: &Now, frame: Frame, sink: Sink) {
+        let Frame { start, function, .. } = frame;
         if self.push(frame)
             && let Some(stack) = self.stack()
         {
@@ -559,12 +594,20 @@ impl Tracker {
         }
     }
 
+    /// Reports the doubtful frames at an interrupt, except those of known retpolines.
+    fn interrupt_doubted(&mut self, sink: Sink) {
+        while self.doubted.last().is_some_and(|doubted| self.retpolines.contains(&doubted.call)) {
+            self.forget();
+        }
+        self.report_doubted(sink);
+    }
+
     fn report_doubted(&mut self, sink: Sink) {
         if self.doubted.is_empty() {
             return;
         }
         let Some(stack) = self.stack().map(|stack| stack.id) else { return };
-        for Doubted { first, function } in self.doubted.drain(..) {
+        for Doubted { first, function, .. } in self.doubted.drain(..) {
             sink(Tracked::Open { stack, first, start: StartType::Call, function: Some(function) });
         }
     }
@@ -677,7 +720,7 @@ impl Tracker {
     }
 
     fn switch(&mut self, now: &Now, to: Thread, read: Read, sink: Sink) {
-        self.report_doubted(sink);
+        self.interrupt_doubted(sink);
         let current = self.position();
         if self.threads.len() < THREADS_MAX || self.threads.contains_key(&self.thread) {
             let space = self

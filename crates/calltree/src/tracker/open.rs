@@ -18,6 +18,8 @@ pub(super) struct Frame {
     /// The value of the slot when the frame started. `None` if the slot is only a bound.
     pub return_address: Option<Address>,
     pub start: StartType,
+    /// The function that the frame started in, or that its last tail call reached, if it is known.
+    pub function: Option<Address>,
 }
 
 impl Frame {

@@ -76,7 +76,7 @@ struct Entering {
 impl Tracker {
     /// Processes a step from user mode to kernel mode.
     pub(super) fn enter_kernel(&mut self, now: &Now, sink: Sink) {
-        self.report_doubted(sink);
+        self.interrupt_doubted(sink);
         if let Some(active) = self.active {
             // Skipped steps may have raised the stack pointer.
             self.unwind(now, now.before.sp.0, sink);
@@ -238,7 +238,8 @@ impl Tracker {
         let Entry { start, function, .. } = entry;
         let Some(active) = self.active else { return };
         self.end_frames(active, now.last(), EndType::Unwound, EndType::Unwound, sink);
-        self.open(now, Frame { slot: NO_SLOT, return_address: None, start }, Some(function), sink);
+        let frame = Frame { slot: NO_SLOT, return_address: None, start, function: Some(function) };
+        self.open(now, frame, sink);
         if let Some(stack) = self.stack().filter(|stack| !stack.is_empty()) {
             stack.entry = Some(entry);
         }

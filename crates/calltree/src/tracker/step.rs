@@ -157,6 +157,18 @@ pub enum Tracked {
         /// How it ended.
         end: EndType,
     },
+    /// The top frame continues in another function: a jump, or a return that served as one, with the
+    /// stack pointer at the frame's return address.
+    Jump {
+        /// The stack.
+        stack: StackId,
+        /// The first context in the other function.
+        first: ContextId,
+        /// The function that the frame started in, or that its last jump led to, if it is known.
+        from: Option<Address>,
+        /// The target of the jump.
+        function: Address,
+    },
     /// See [`Change::Below`].
     Below {
         /// The stack.
@@ -168,10 +180,10 @@ pub enum Tracked {
 
 impl Tracked {
     /// Converts it to a [`Change`]. `location` maps an address to the number of its location.
-    /// Returns `None` for the definition of a stack.
+    /// Returns `None` for the definition of a stack, and for a jump.
     pub fn change(self, cpu: Cpu, location: impl FnOnce(Address) -> LocationId) -> Option<Change> {
         Some(match self {
-            Tracked::Stack { .. } => return None,
+            Tracked::Stack { .. } | Tracked::Jump { .. } => return None,
             Tracked::Enter { stack, first } => Change::Enter { cpu, stack, first },
             Tracked::Leave { last } => Change::Leave { cpu, last },
             Tracked::Open { stack, first, start, function } => {
@@ -186,8 +198,8 @@ impl Tracked {
 /// Counts of events without frames, and of refused objects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Jumps out of a function whose stack was as empty as at its start. The frame of the function
-    /// continues in the target.
+    /// [`Class::Jump`]s out of a function whose stack was as empty as at its start. The frame of the
+    /// function continues in the target.
     pub tail_calls: u64,
     /// Returns to an address that was pushed or written for them: retpolines, `push …; ret`.
     pub returns_as_jumps: u64,

@@ -8,7 +8,7 @@ use stackhound_types::Address;
 
 use super::Event;
 use super::machine::{Kind, Machine, SPACE, Shadow, State};
-use super::truth::Active;
+use super::truth::{Active, TrueJump};
 
 /// Memory below the stack pointer that a signal must not overwrite.
 const RED_ZONE: u64 = 128;
@@ -173,7 +173,7 @@ impl Machine<'_> {
             self.free();
             let function = self.any_function();
             self.step(Class::Jump, function, self.sp);
-            self.truth.counts.tail_calls += 1;
+            self.truth.counts.tail_calls += u64::from(self.jumped());
         }
     }
 
@@ -245,6 +245,7 @@ impl Machine<'_> {
         self.step(Class::Static, self.next_pc(), sp - 8);
         self.step(Class::Return, target, sp);
         self.truth.counts.returns_as_jumps += 1;
+        self.jumped();
     }
 
     fn call_at_distance(&mut self, distance: u64) {
@@ -260,6 +261,28 @@ impl Machine<'_> {
         self.plain();
         self.step(Class::Return, target, sp + 8);
         self.truth.counts.returns_as_jumps += 1;
+        self.jumped();
+    }
+
+    /// The last step was a jump to a function. It returns in place of the current one if nothing of that is on
+    /// the stack. Returns whether it does.
+    fn jumped(&mut self) -> bool {
+        let function = Address(self.pc);
+        let (first, sp) = (ContextId(self.transition), self.sp);
+        let stack = &mut self.stacks[self.active];
+        if let Some(number) = stack.known
+            && let Some(top) = stack.frames.last_mut()
+            && (top.kind, top.ceiling) == (Kind::Function, sp)
+            // Otherwise, the return address is not known.
+            && top.back.is_some()
+            && let Some(known) = top.known
+        {
+            let started = self.truth.stacks[number].frames[known].function;
+            let from = top.jumped_to.replace(function).or(started);
+            self.truth.jumps.push(TrueJump { stack: number, first, from, function });
+            return true;
+        }
+        false
     }
 
     fn read_own_address(&mut self) {

@@ -31,11 +31,13 @@ pub(super) struct Shadow {
     pub kind: Kind,
     /// Its return address was changed while its stack was not active.
     pub changed: bool,
+    /// The function that the last jump led to.
+    pub jumped_to: Option<Address>,
 }
 
 impl Shadow {
     pub fn new(ceiling: u64, back: Option<u64>, kind: Kind) -> Shadow {
-        Shadow { known: None, ceiling, back, kind, changed: false }
+        Shadow { known: None, ceiling, back, kind, changed: false, jumped_to: None }
     }
 
     /// The lowest stack pointer at which the frame has ended.
@@ -236,7 +238,7 @@ impl<'a> Machine<'a> {
         let mut sp = self.stacks[stack].high - 8 * self.random.below(4);
         let outermost = Kind::Older { outermost: true };
         let mut put = |kind, ceiling, back| {
-            let frame = Shadow { known: None, ceiling, back, kind, changed: false };
+            let frame = Shadow::new(ceiling, back, kind);
             self.stacks[stack].frames.push(frame);
         };
         put(outermost, sp, None);

@@ -14,6 +14,8 @@ pub struct Truth {
     pub stacks: Vec<TrueStack>,
     /// The active stacks, with their first contexts.
     pub active: Vec<Active>,
+    /// All jumps that left a function for another one, which returns in its place.
+    pub jumps: Vec<TrueJump>,
     /// Counts of events without frames.
     pub counts: Counts,
 }
@@ -41,6 +43,19 @@ pub struct TrueFrame {
     /// The frame is older than the trace and was found by a return into it. Such frames are listed
     /// when they are found, and contain all frames that are listed before.
     pub below: bool,
+}
+
+/// A jump by which a frame continues in another function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TrueJump {
+    /// The stack, by its index in [`Truth::stacks`].
+    pub stack: usize,
+    /// The first context in the other function.
+    pub first: ContextId,
+    /// The function in which the frame started, or that the last jump led to, if it can be known.
+    pub from: Option<Address>,
+    /// The other function.
+    pub function: Address,
 }
 
 /// A period of activity.

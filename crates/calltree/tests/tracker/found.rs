@@ -1,6 +1,6 @@
 //! Collects the output of a tracker and checks that it is well-formed.
 
-use crate::execution::truth::TrueFrame;
+use crate::execution::truth::{TrueFrame, TrueJump};
 use crate::execution::{Event, Memory};
 use stackhound_calltree::tracker::{Tracked, Tracker};
 use stackhound_calltree::{
@@ -13,6 +13,7 @@ use stackhound_types::Address;
 pub struct Found {
     pub stacks: Vec<Vec<TrueFrame>>,
     pub active: Vec<(ContextId, Option<StackId>)>,
+    pub jumps: Vec<TrueJump>,
     /// For each stack: the positions of its open frames, the context of the last item, and the
     /// first context at which it was active.
     open: Vec<(Vec<usize>, ContextId, Option<ContextId>)>,
@@ -58,6 +59,13 @@ impl Found {
                 assert!(frame.first <= last);
                 assert_ne!(end, EndType::TraceEnd);
                 (frame.last, frame.end) = (last, end);
+            }
+            Tracked::Jump { stack, first, from, function } => {
+                let (open, latest, _) = &mut self.open[stack.0 as usize];
+                assert!(*latest <= first, "{item:?} after {latest}");
+                *latest = first;
+                assert!(!open.is_empty(), "{item:?} without a frame");
+                self.jumps.push(TrueJump { stack: stack.0 as usize, first, from, function });
             }
             Tracked::Below { stack, function } => {
                 let (open, _, entered) = &mut self.open[stack.0 as usize];

@@ -1,7 +1,7 @@
 //! A literal implementation of the tracker's rules: all frames are in one list, which is searched
 //! from end to end. Both trackers process the same steps, which need not be meaningful.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use proptest::prelude::*;
 use stackhound_calltree::tracker::{
@@ -11,7 +11,7 @@ use stackhound_calltree::{ContextId, EndType, StackKind, StartType};
 use stackhound_types::Address;
 
 use super::found::Found;
-use crate::execution::truth::TrueFrame;
+use crate::execution::truth::{TrueFrame, TrueJump};
 
 /// Stacks of 32 words, far from each other.
 const STACKS: u64 = 3;
@@ -40,11 +40,18 @@ struct Past {
     /// Its slot was not checked since the stack was entered.
     unchecked: bool,
     erased: bool,
+    /// The address of its call.
+    call: u64,
+    /// The function that it started in, or that its last jump led to.
+    function: Option<Address>,
 }
 
 #[derive(Default)]
 struct Literal {
     past: Vec<Past>,
+    jumps: Vec<(u64, TrueJump)>,
+    /// The calls that turned out to be those of retpolines.
+    retpolines: HashSet<u64>,
     /// The stacks in the order of their first activity, with its context.
     known: Vec<(u64, u64)>,
     left: HashMap<u64, u64>,
@@ -93,7 +100,36 @@ impl Literal {
             doubted: None,
             unchecked: false,
             erased: false,
+            call: 0,
+            function: function.map(Address),
         });
+    }
+
+    /// Removes the top frame, which is doubtful.
+    fn erase(&mut self) {
+        let top = self.top().expect("an open frame");
+        (self.past[top].open, self.past[top].erased) = (false, true);
+    }
+
+    /// An interrupt confirms all doubtful frames but those of known retpolines.
+    fn interrupt(&mut self) {
+        while self.topmost().is_some_and(|top| top.doubted.is_some() && self.retpolines.contains(&top.call)) {
+            self.erase();
+        }
+        self.confirm();
+    }
+
+    /// A jump leaves the function of the top frame if the stack pointer is at its return address.
+    fn jump(&mut self, transition: u64, function: u64, sp: u64) {
+        let Some(top) = self.top() else { return };
+        let past = self.past[top];
+        let is_function = past.return_address.is_some() && past.frame.start != StartType::Interrupt;
+        if past.slot == sp && is_function {
+            self.confirm();
+            let (first, function) = (ContextId(transition + 1), Address(function));
+            let from = self.past[top].function.replace(function);
+            self.jumps.push((self.active, TrueJump { stack: 0, first, from, function }));
+        }
     }
 
     /// Confirms all doubtful frames.
@@ -182,6 +218,7 @@ impl Literal {
         let (first, function) = (transition + 1, step.after.pc.0);
         self.rise(transition, from);
         let mut moves = false;
+        let mut is_jump = step.class == Class::Jump;
         match step.class {
             Class::Call { return_address } => {
                 let near = function.wrapping_sub(return_address.0) <= NEAR;
@@ -197,6 +234,7 @@ impl Literal {
                 if near && !alone {
                     let past = self.past.last_mut().expect("just put there");
                     past.doubted = Some(0);
+                    past.call = step.before.pc.0;
                     for past in self.past.iter_mut().filter(|past| past.doubted.is_some()) {
                         past.doubted = Some(transition + DOUBT_MAX);
                     }
@@ -217,7 +255,9 @@ impl Literal {
                     if past.return_address.is_none_or(|address| address == function) {
                         self.close(transition, EndType::Return);
                     } else if past.doubted.is_some() {
-                        (self.past[top].open, self.past[top].erased) = (false, true);
+                        self.retpolines.insert(past.call);
+                        self.erase();
+                        is_jump = true;
                     } else {
                         self.close(transition, EndType::ReturnElsewhere);
                     }
@@ -226,10 +266,12 @@ impl Literal {
                     && past.return_address == Some(function)
                 {
                     self.close(transition, EndType::Return);
+                } else {
+                    is_jump = true;
                 }
             }
             Class::Interrupt { slot } => {
-                self.confirm();
+                self.interrupt();
                 self.reach(transition, from, to);
                 let slot = slot.0.max(to);
                 self.overwrite(transition, slot);
@@ -237,7 +279,7 @@ impl Literal {
                 return;
             }
             Class::Signal { slot } => {
-                self.confirm();
+                self.interrupt();
                 self.reach(transition, from, to);
                 self.overwrite(transition, slot.0);
                 let restorer = memory.get(&to).copied();
@@ -257,7 +299,7 @@ impl Literal {
                 moves = self.reach(transition, from, to);
             }
             Class::Switch { .. } => {
-                self.confirm();
+                self.interrupt();
                 moves = self.reach(transition, from, to);
             }
             Class::Dynamic | Class::System => moves = self.reach(transition, from, to),
@@ -273,6 +315,9 @@ impl Literal {
                 self.check(transition, function, memory);
             }
             self.ensure(first, function, to);
+        }
+        if is_jump {
+            self.jump(transition, function, to);
         }
         if self.past.iter().any(|past| past.doubted.is_some_and(|until| until <= transition)) {
             self.confirm();
@@ -371,5 +416,9 @@ proptest! {
             prop_assert_eq!(&found.stacks[location], &expected, "stack {}", location);
         }
         prop_assert_eq!(found.stacks.len(), literal.known.len());
+        let number = |stack| literal.known.iter().position(|(known, _)| *known == stack).expect("known");
+        let jumps: Vec<TrueJump> =
+            literal.jumps.iter().map(|&(stack, jump)| TrueJump { stack: number(stack), ..jump }).collect();
+        prop_assert_eq!(&found.jumps, &jumps);
     }
 }

@@ -164,6 +164,10 @@ fn render(transition: TransitionId, item: Tracked) -> String {
         Tracked::Close { stack, last: at_last, end } => {
             format!("close {} {end:?}{}", stack.0, at(at_last, last))
         }
+        Tracked::Jump { stack, first: at_first, from, function: address } => {
+            let (from, to) = (function(from), function(Some(address)));
+            format!("jump {} {from} {to}{}", stack.0, at(at_first, first))
+        }
         Tracked::Below { stack, function: address } => format!("below {} {:x}", stack.0, address.0),
     }
 }

@@ -32,6 +32,7 @@ fn check(execution: Execution) -> Truth {
         assert_eq!(frames.len(), stack.frames.len(), "frames of stack {location} in {execution:?}");
     }
     assert_eq!(found.stacks.len(), truth.stacks.len());
+    let jumps = found.jumps;
     let mut active = Vec::new();
     for (location, period) in truth.active.iter().enumerate() {
         if truth.active.get(location + 1).is_none_or(|next| next.first > period.first) {
@@ -41,6 +42,7 @@ fn check(execution: Execution) -> Truth {
     let found: Vec<_> =
         found.active.iter().map(|(first, stack)| (*first, stack.map(|id| id.0 as usize))).collect();
     assert_eq!(found, active, "{execution:?}");
+    assert_eq!(jumps, truth.jumps, "{execution:?}");
     truth
 }
 

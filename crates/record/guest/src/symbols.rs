@@ -49,6 +49,14 @@ impl Symbols {
         Some(Function { name: self.name(symbol)?, offset: address.0 - start })
     }
 
+    /// Returns the addresses of the functions with names that fit.
+    pub fn functions<'s>(&'s self, fits: impl Fn(&str) -> bool + 's) -> impl Iterator<Item = Address> + 's {
+        let functions = self.symbols.iter().filter(|symbol| symbol.is_function);
+        functions
+            .filter(move |symbol| self.name(symbol).is_some_and(&fits))
+            .map(|symbol| Address(symbol.address))
+    }
+
     /// Returns the address of a symbol. It compares all names.
     pub fn address_of(&self, name: &str) -> Option<Address> {
         let symbol = self.symbols.iter().find(|symbol| self.name(symbol) == Some(name))?;

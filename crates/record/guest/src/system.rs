@@ -27,6 +27,10 @@ pub trait System: std::fmt::Debug {
     /// The code of the kernel at an address.
     fn kernel_code_at(&self, address: Address) -> Option<Code<'_>>;
 
+    /// The addresses of the kernel's thunks: short functions that only jump to the function for which they
+    /// are called.
+    fn thunks(&self) -> Vec<Address>;
+
     /// The thread that executes.
     fn current(&self) -> Option<&Task>;
 

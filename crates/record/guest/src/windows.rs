@@ -148,6 +148,10 @@ impl System for Windows {
         None
     }
 
+    fn thunks(&self) -> Vec<Address> {
+        Vec::new()
+    }
+
     fn program(&self) -> Option<u32> {
         None
     }

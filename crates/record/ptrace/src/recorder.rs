@@ -230,7 +230,10 @@ impl Recorder {
                 self.totals.returns += 1;
                 tracker::Class::Return
             }
-            Class::Jump if self.names.is_start(self.machine.code(), after.pc) => tracker::Class::Jump,
+            // Not all functions that are called at a stub have names.
+            Class::Jump if !self.entries.is_empty() || self.names.is_start(self.machine.code(), after.pc) => {
+                tracker::Class::Jump
+            }
             Class::LoadsStackPointer => tracker::Class::Dynamic,
             Class::SystemCall => {
                 let tracked = &mut self.tracked;
@@ -273,7 +276,7 @@ impl Recorder {
                 }
             }
             Class::Jump if !self.entries.is_empty() => {
-                if let Some(stack) = self.tracker.entered()
+                if let Some(&Tracked::Jump { stack, .. }) = self.tracked[earlier..].last()
                     && !self.names.is_linkage(self.machine.code(), after.pc)
                 {
                     self.entered = self.entries.jumped(stack, after.sp, after.pc);

@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::rc::Rc;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use stackhound_calltree::journal::Writer;
 use stackhound_calltree::tracker::Space;
 use stackhound_calltree::{LocationId, LocationInfo, ModuleId, ModuleInfo};
@@ -31,6 +31,9 @@ pub(crate) struct Names {
     /// By path, or by name for modules of the kernel, and base.
     modules: FxHashMap<(Rc<str>, u64), ModuleId>,
     of_kernel: FxHashMap<Address, LocationId>,
+    thunks: FxHashSet<Address>,
+    /// Functions of the kernel that are entered through thunks: by the locations of both.
+    entries: FxHashMap<(LocationId, LocationId), LocationId>,
     of_programs: FxHashMap<(Program, Address), LocationId>,
     /// Locations in modules.
     known: FxHashMap<LocationInfo, LocationId>,
@@ -39,6 +42,36 @@ pub(crate) struct Names {
 impl Names {
     pub fn new(files: Files) -> Names {
         Names { files, ..Names::default() }
+    }
+
+    /// The kernel has these thunks.
+    pub fn set_thunks(&mut self, thunks: Vec<Address>) {
+        self.thunks.extend(thunks);
+    }
+
+    /// Whether a thunk of the kernel begins at an address.
+    pub fn is_thunk(&self, address: Address) -> bool {
+        address.0 >= KERNEL && self.thunks.contains(&address)
+    }
+
+    /// The location of a function of the kernel that is entered through a thunk. New locations are written to
+    /// the journal.
+    ///
+    /// # Errors
+    /// If the journal cannot be written.
+    pub fn entry<W: Write>(
+        &mut self,
+        function: Address,
+        thunk: Address,
+        guest: Option<&dyn Guest>,
+        journal: &mut Writer<W>,
+    ) -> io::Result<LocationId> {
+        let function = self.location(function, Space::KERNEL, guest, journal)?;
+        let thunk = self.location(thunk, Space::KERNEL, guest, journal)?;
+        Ok(match self.entries.entry((function, thunk)) {
+            Entry::Occupied(known) => *known.get(),
+            Entry::Vacant(new) => *new.insert(journal.entry(function, thunk)?),
+        })
     }
 
     /// The location of an address. A new location and its module are written to the journal.

@@ -316,16 +316,16 @@ impl Recorder {
                 Class::Signal { slot: Address(record.sp_after.wrapping_add(8)) }
             }
             Kind::InterruptReturn => Class::InterruptReturn,
-            Kind::Jump => Class::Other,
+            Kind::Jump => Class::Jump,
             _ => return,
         };
         let mut before = point(record.pc_before, record.sp_before);
         // The function of the first frame begins with the first instruction, which has no record.
         before.pc = self.start.take().unwrap_or(before.pc);
         self.step(class, before, point(record.pc_after, record.sp_after));
-        match record.kind {
-            Kind::Call => self.called(record.pc_after, record.sp_after),
-            Kind::Jump => self.jumped(record.pc_after, record.sp_after),
+        match class {
+            Class::Call { .. } => self.called(record.pc_after, record.sp_after),
+            Class::Jump => self.jumped(record.sp_after),
             _ => {}
         }
         if class == Class::Return {
@@ -348,12 +348,12 @@ impl Recorder {
     }
 
     /// Finds the function that a stub has jumped to.
-    fn jumped(&mut self, function: u64, slot: u64) {
+    fn jumped(&mut self, slot: u64) {
         if !self.entries.is_empty()
-            && let Some(stack) = self.tracker.entered()
-            && !self.names.is_linkage(&mut self.memory, function)
+            && let Some(&Tracked::Jump { stack, function, .. }) = self.tracked.last()
+            && !self.names.is_linkage(&mut self.memory, function.0)
         {
-            self.entered = self.entries.jumped(stack, slot, function);
+            self.entered = self.entries.jumped(stack, slot, function.0);
         }
     }
 

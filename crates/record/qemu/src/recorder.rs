@@ -7,7 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rustc_hash::FxHashMap;
 use stackhound_calltree::journal::Writer;
 use stackhound_calltree::tracker::{Class, Ring, Space, Step, Thread, Tracked, Tracker};
-use stackhound_calltree::{Cpu, EndType, LocationId, StackId, StackInfo, StackKind, TransitionId};
+use stackhound_calltree::{
+    Change, ContextId, Cpu, EndType, LocationId, StackId, StackInfo, StackKind, StartType, TransitionId,
+};
 use stackhound_qemu_plugin::protocol::{Kind, Record, Request};
 use stackhound_record_guest::{Event, System as Guest};
 use stackhound_types::Address;
@@ -132,7 +134,17 @@ pub struct Recorder {
     /// Threads that end with the next switch, and whether their processes do.
     ending: Vec<(u32, u32, bool)>,
     tracked: Vec<Tracked>,
+    /// A frame that is not written yet: its function is not known.
+    entering: Option<Entering>,
     totals: Totals,
+}
+
+/// A frame that was called at a thunk, which is about to jump to the frame's function.
+#[derive(Clone, Copy, Debug)]
+struct Entering {
+    stack: StackId,
+    first: ContextId,
+    thunk: Address,
 }
 
 /// The result of a recording.
@@ -181,6 +193,7 @@ impl Recorder {
             signals: FxHashMap::default(),
             ending: Vec::new(),
             tracked: Vec::new(),
+            entering: None,
             totals: Totals::default(),
         })
     }
@@ -198,18 +211,35 @@ impl Recorder {
     /// If the emulator does not execute the kernel, its records cannot be read, or the journal cannot be
     /// written.
     pub fn record<W: Write>(
+        self,
+        limit: u64,
+        stop: &AtomicBool,
+        journal: Writer<W>,
+        report: impl FnMut(&Totals),
+    ) -> Result<Recorded<W>, Error> {
+        self.record_observed(limit, stop, journal, report, |_| {})
+    }
+
+    /// Records as [`record`](Recorder::record), and passes each record of the plugin to `observe`: for tools
+    /// that check journals.
+    ///
+    /// # Errors
+    /// As [`record`](Recorder::record).
+    pub fn record_observed<W: Write>(
         mut self,
         limit: u64,
         stop: &AtomicBool,
         mut journal: Writer<W>,
         mut report: impl FnMut(&Totals),
+        mut observe: impl FnMut(&Record),
     ) -> Result<Recorded<W>, Error> {
-        let ended = self.follow(limit, stop, &mut journal, &mut report)?;
+        let ended = self.follow(limit, stop, &mut journal, &mut report, &mut observe)?;
         let tracker = std::mem::replace(&mut self.tracker, Tracker::new(Thread(0)));
         let tracked = &mut self.tracked;
         let counts = tracker.finish(|item| tracked.push(item));
         self.totals.refused = counts.frames_refused + counts.stacks_refused;
         self.keep(&mut journal)?;
+        self.enter_thunk(&mut journal)?;
         let ending = if ended {
             let status = self.emulator.wait().map_err(Error::Records)?;
             if self.totals.records == 0 {
@@ -231,6 +261,7 @@ impl Recorder {
         stop: &AtomicBool,
         journal: &mut Writer<W>,
         report: &mut impl FnMut(&Totals),
+        observe: &mut impl FnMut(&Record),
     ) -> Result<bool, Error> {
         let mut flushed = 0;
         let mut reported = 0;
@@ -245,7 +276,10 @@ impl Recorder {
             }
             while let Some(words) = self.inbox.next() {
                 match Record::from_words(words) {
-                    Some(record) if record.kind != Kind::Memory => self.take(&record),
+                    Some(record) if record.kind != Kind::Memory => {
+                        observe(&record);
+                        self.take(&record);
+                    }
                     _ => return Err(Error::Damaged { number: self.totals.records }),
                 }
                 if !self.tracked.is_empty() || !self.events.is_empty() {
@@ -302,6 +336,7 @@ impl Recorder {
         }
         self.request(Request::Continue);
         self.totals.symbols = guest.as_ref().map_or(0, |guest| guest.symbols() as u64);
+        self.names.set_thunks(guest.as_ref().map_or_else(Vec::new, |guest| guest.thunks()));
         self.guest = guest;
     }
 
@@ -417,21 +452,34 @@ impl Recorder {
     fn keep<W: Write>(&mut self, journal: &mut Writer<W>) -> Result<(), Error> {
         let mut tracked = std::mem::take(&mut self.tracked);
         for item in tracked.drain(..) {
+            if let Tracked::Jump { stack, from: Some(thunk), function, .. } = item {
+                self.jumped(stack, thunk, function, journal)?;
+                continue;
+            }
+            self.enter_thunk(journal)?;
             let (stack, function) = match item {
                 Tracked::Stack { stack, kind, thread, space, region } => {
                     let info = self.describe(stack, kind, thread, space, region);
                     journal.stack(&info).map_err(Error::Keep)?;
                     continue;
                 }
-                Tracked::Open { stack, function, .. } => {
+                Tracked::Open { stack, first, start, function } => {
                     self.totals.frames += 1;
+                    if start == StartType::Call
+                        && let Some(thunk) = function.filter(|&function| self.names.is_thunk(function))
+                    {
+                        self.entering = Some(Entering { stack, first, thunk });
+                        continue;
+                    }
                     (stack, function)
                 }
                 Tracked::Below { stack, function } => {
                     self.totals.frames += 1;
                     (stack, Some(function))
                 }
-                Tracked::Enter { stack, .. } | Tracked::Close { stack, .. } => (stack, None),
+                Tracked::Enter { stack, .. } | Tracked::Close { stack, .. } | Tracked::Jump { stack, .. } => {
+                    (stack, None)
+                }
                 Tracked::Leave { .. } => (StackId(0), None),
             };
             let location = match function {
@@ -458,6 +506,39 @@ impl Recorder {
             }
         }
         Ok(())
+    }
+
+    /// The top frame of a stack has jumped to a function. If it was called at a thunk, it is a frame of this
+    /// function.
+    fn jumped<W: Write>(
+        &mut self,
+        stack: StackId,
+        thunk: Address,
+        function: Address,
+        journal: &mut Writer<W>,
+    ) -> Result<(), Error> {
+        if !self.names.is_thunk(thunk) {
+            return Ok(());
+        }
+        let names = self.names.entry(function, thunk, self.guest.as_deref(), journal);
+        let location = names.map_err(Error::Keep)?;
+        let entered = self.entering.take_if(|entering| entering.stack == stack);
+        // An interrupt may have come first.
+        let change = match entered {
+            Some(Entering { first, .. }) => {
+                Change::Open { stack, first, start: StartType::Call, location: Some(location) }
+            }
+            None => Change::Target { stack, location },
+        };
+        journal.change(change).map_err(Error::Keep)
+    }
+
+    /// Writes the frame of a thunk that has not jumped to a function yet.
+    fn enter_thunk<W: Write>(&mut self, journal: &mut Writer<W>) -> Result<(), Error> {
+        let Some(Entering { stack, first, thunk }) = self.entering.take() else { return Ok(()) };
+        let names = self.names.location(thunk, Space::KERNEL, self.guest.as_deref(), journal);
+        let location = Some(names.map_err(Error::Keep)?);
+        journal.change(Change::Open { stack, first, start: StartType::Call, location }).map_err(Error::Keep)
     }
 
     /// A new stack. Its thread is the current one.

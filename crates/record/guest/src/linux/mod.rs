@@ -341,6 +341,10 @@ impl System for Linux {
         Some(Code { module: KERNEL, path: None, base: self.base, function: Some(function) })
     }
 
+    fn thunks(&self) -> Vec<Address> {
+        self.symbols.functions(is_thunk).collect()
+    }
+
     fn current(&self) -> Option<&Task> {
         self.tasks.get(&self.current).map(|known| &known.task)
     }
@@ -422,6 +426,12 @@ impl Process {
             self.mappings.insert(end, mapping);
         }
     }
+}
+
+/// Whether a function is one by which compilers replace indirect calls and jumps: `__x86_indirect_thunk_rax`
+/// jumps to the function whose address is in the register.
+fn is_thunk(name: &str) -> bool {
+    name.strip_prefix("__x86_indirect_").is_some_and(|rest| rest.contains("thunk"))
 }
 
 /// Returns the path of an open file in its file system.

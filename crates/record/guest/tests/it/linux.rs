@@ -35,6 +35,10 @@ fn symbols() -> Vec<(i64, String)> {
         (0x600, "Tdo_task_dead"),
         (0x700, "Tsignal_setup_done"),
         (0x800, "tlocal.isra.0"),
+        (0x900, "T__x86_indirect_thunk_rax"),
+        (0x920, "T__x86_indirect_thunk_r10"),
+        (0x940, "T__x86_return_thunk"),
+        (0x960, "D__x86_indirect_thunks"),
         (0x4_0000, "D__start_init_task"),
         (0x4_0000, "Dinit_stack"),
         (0x4_4000, "D__end_init_task"),
@@ -238,6 +242,7 @@ fn functions_are_found_in_both_orders_of_the_table() {
             (0x700, true),
         ];
         assert_eq!(hooks, expected);
+        assert_eq!(linux.thunks(), [0x900, 0x920].map(|offset| Address(TEXT + offset)));
     }
 }
 
