@@ -3,7 +3,8 @@
 # of QEMU's own counting plugin, all transitions between user and kernel mode are recognized, 99.99 % of returns are
 # matched, functions of the kernel have the names that the kernel itself states, the stacks of a known program are those
 # of its trace with ptrace, all system calls, interrupts, page faults, switches and signals have the expected frames, and
-# functions that retpolines reach have frames: as many as the records of the plugin show to a model without frames.
+# functions that retpolines and tail calls reach are found: as often as the records of the plugin show to a model without
+# frames.
 # Prints the slow-down over QEMU without plugin, the bytes per record, and the time to build the index.
 #
 # usage: qemu-check.sh [--short PROGRAM]
@@ -119,15 +120,16 @@ if len(compared) < 20:
 PYTHON
 STACKHOUND_BOOT=$folder/boot.calls cargo test --quiet --locked -p stackhound-record-qemu --test stacks
 
-# Functions that the kernel calls through retpolines. `head` writes each of 4000 lines by itself.
+# Functions that the kernel calls through retpolines, and one that it reaches by a tail call. `head` writes each of 4000
+# lines by itself.
 found() {
   "$program" calls -q "$folder/boot.calls" "$1" --limit 1 --format json |
     python3 -c 'import json, sys; print(json.load(sys.stdin)["found"])'
 }
-thunks=$(found 'vmlinux!__x86_indirect_*') writes=$(found 'vmlinux!n_tty_write')
-echo "$thunks calls of thunks, $writes of n_tty_write"
-if [ "$thunks" != 0 ] || [ "$writes" -lt 4000 ]; then
-  echo "qemu-check.sh: expected no calls of thunks, and at least 4000 of n_tty_write" >&2
+thunks=$(found 'vmlinux!__x86_indirect_*') writes=$(found 'vmlinux!n_tty_write') tail_calls=$(found 'vmlinux!ksys_write')
+echo "$thunks calls of thunks, $writes of n_tty_write, $tail_calls of ksys_write"
+if [ "$thunks" != 0 ] || [ "$writes" -lt 4000 ] || [ "$tail_calls" -lt 4000 ]; then
+  echo "qemu-check.sh: expected no calls of thunks, and at least 4000 of n_tty_write and of ksys_write" >&2
   exit 1
 fi
 cargo run --quiet --locked -p stackhound-record-qemu --example jumps -- \

@@ -87,6 +87,10 @@ impl<W: std::io::Write> Output<W> {
                 let location = self.location(known, location)?;
                 Change::Target { stack: self.stack(known, stack)?, location }
             }
+            Change::TailCall { stack, first, location } => {
+                let location = self.location(known, location)?;
+                Change::TailCall { stack: self.stack(known, stack)?, first: context(first), location }
+            }
             Change::Below { stack, location: at } => {
                 let location = location(self, at)?;
                 Change::Below { stack: self.stack(known, stack)?, location }
@@ -99,7 +103,9 @@ impl<W: std::io::Write> Output<W> {
 /// The first context at which a change holds. Changes of the frame that is open have none.
 fn boundary(change: Change) -> Option<u64> {
     match change {
-        Change::Enter { first, .. } | Change::Open { first, .. } => Some(first.0),
+        Change::Enter { first, .. } | Change::Open { first, .. } | Change::TailCall { first, .. } => {
+            Some(first.0)
+        }
         Change::Leave { last, .. } | Change::Close { last, .. } => Some(last.0 + 1),
         Change::Target { .. } | Change::Below { .. } => None,
     }
@@ -144,6 +150,8 @@ fn main() -> Result<(), Box<dyn Error>> {
                                 top.1 = Some(location);
                             }
                         }
+                        // They were before the extract.
+                        Change::TailCall { .. } => {}
                         Change::Below { stack, location } => {
                             open.entry(stack.0).or_default().insert(0, (StartType::Unknown, location));
                         }
@@ -156,7 +164,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut used: Vec<StackId> = active.into_iter().collect();
     used.extend(changes.iter().filter_map(|change| match *change {
         Change::Enter { stack, .. } | Change::Open { stack, .. } | Change::Close { stack, .. } => Some(stack),
-        Change::Target { stack, .. } | Change::Below { stack, .. } => Some(stack),
+        Change::Target { stack, .. } | Change::TailCall { stack, .. } | Change::Below { stack, .. } => {
+            Some(stack)
+        }
         Change::Leave { .. } => None,
     }));
     used.sort_unstable();

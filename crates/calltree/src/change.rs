@@ -99,6 +99,16 @@ pub enum Change {
         /// The function, as it is entered through the stub.
         location: LocationId,
     },
+    /// The top frame of `stack` continues in another function: a jump to it, which leaves nothing of the
+    /// function before on the stack. The frame keeps its location.
+    TailCall {
+        /// The stack.
+        stack: StackId,
+        /// The first context in the other function: `context_after` of the jump.
+        first: ContextId,
+        /// The other function.
+        location: LocationId,
+    },
     /// A return led into a frame below all known frames of `stack`. It existed before anything was
     /// known of the stack.
     Below {

@@ -28,6 +28,7 @@ mod location;
 mod pattern;
 mod stepping;
 mod succinct;
+mod tail_call;
 mod trace;
 pub mod tracker;
 mod varint;
@@ -41,4 +42,5 @@ pub use id::{ContextId, Cpu, FrameId, LocationId, ModuleId, StackId, TransitionI
 pub use kind::{Bound, Continuity, Count, EndType, Evidence, StackKind, StartType};
 pub use location::{Location, Module, Name};
 pub use pattern::Pattern;
+pub use tail_call::TailCall;
 pub use trace::{Axis, Context, ContextRange, Stack, Trace, Transition, TransitionKind};

@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use stackhound_calltree::{
     Axis, Bound, Builder, Change, ContextId, Cpu, EndType, Evidence, Frame, FrameId, LocationId,
-    LocationInfo, ModuleInfo, StackEvent, StackId, StackInfo, StackKind, StartType, Trace,
+    LocationInfo, ModuleInfo, Pattern, StackEvent, StackId, StackInfo, StackKind, StartType, Trace,
 };
-use stackhound_export::json::tree::{FullStack, TreeDocument, TreeFrame, TreeStack};
+use stackhound_export::json::tree::{CallLine, FullStack, TreeDocument, TreeFrame, TreeStack};
 use stackhound_export::tree::{Limits, Relation, Row, Shown, Tree, html, text};
 
 fn top(trace: &Trace, context: u64) -> Frame<'_> {
@@ -300,6 +300,77 @@ fn unusual_properties_of_frames_are_shown() {
     assert!(page.contains("<small>#1, not ended</small>"), "{page}");
 }
 
+#[test]
+fn tail_calls_are_shown_with_their_frame() {
+    let mut builder = Builder::new();
+    let stack = stack(&mut builder);
+    let [outer, inner, first, second] =
+        ["outer", "inner", "<first>", "second"].map(|name| named(&mut builder, name).unwrap());
+    let open = |first, location| Change::Open {
+        stack,
+        first: ContextId(first),
+        start: StartType::Call,
+        location: Some(location),
+    };
+    let jump = |first, location| Change::TailCall { stack, first: ContextId(first), location };
+    for change in [
+        open(1, outer),
+        open(3, inner),
+        jump(5, first),
+        jump(7, second),
+        Change::Close { stack, last: ContextId(8), end: EndType::Return },
+        jump(20, first),
+        jump(21, second),
+        jump(22, first),
+        jump(23, second),
+        jump(24, first),
+    ] {
+        builder.apply(change).unwrap();
+    }
+    let trace = builder.finish(30).unwrap();
+    check(
+        top(&trace, 1),
+        Limits::default(),
+        "
+            #0 - m!outer [then m!<first> at #19, then m!second at #20, then m!<first> at #21, 2 more] <== active
+            |- #2 - m!inner [then m!<first> at #4, then m!second at #6]
+            ",
+    );
+    let page = html::page(&Tree::around(top(&trace, 1), Limits::default()));
+    assert!(
+        page.contains("<small>#3 to #8, then m!&lt;first&gt; at #4, then m!second at #6</small>"),
+        "{page}"
+    );
+    let found = trace.tail_calls(&Pattern::new("second").unwrap());
+    let lines: Vec<String> = found.iter().map(|found| text::tail_call(*found).to_string()).collect();
+    assert_eq!(
+        lines,
+        [
+            "#6 m!second(...) #8  tail call of #2 - m!inner",
+            "#20 m!second(...) #21  tail call of #0 - m!outer",
+            "#22 m!second(...) #23  tail call of #0 - m!outer",
+        ]
+    );
+    let line = serde_json::to_value(CallLine::from(found[0])).unwrap();
+    let reached = |transition, last, name| {
+        let name = format!("m!{name}");
+        let symbol = name.strip_prefix("m!").unwrap().to_owned();
+        json!({
+            "transition": transition,
+            "first": transition + 1,
+            "last": last,
+            "name": name,
+            "symbol": symbol,
+            "address": null,
+        })
+    };
+    assert_eq!(line["tail_call"], reached(6, 8, "second"));
+    assert_eq!((&line["name"], &line["first"]), (&json!("m!inner"), &json!(3)));
+    assert_eq!(line["tail_calls"], json!([reached(4, 6, "<first>"), reached(6, 8, "second")]));
+    let line = serde_json::to_value(CallLine::from(found[0].frame())).unwrap();
+    assert_eq!(line["tail_call"], json!(null));
+}
+
 /// The text of all elements, in order, and the names of elements. Panics if the fragment is not
 /// well-formed.
 fn elements(html: &str) -> (String, Vec<String>) {
@@ -519,7 +590,7 @@ fn the_example_as_json() {
     let frame = top(&trace, 200_000);
     let expected = json!({
         "stack_id": 0, "name": "usbhub!UsbhDecHubBusy", "module": "usbhub", "path": null, "symbol": "UsbhDecHubBusy", "offset": 0,
-        "address": "0xfffff800fe4ac010", "rva": "0xc010", "stub": null, "creation": 199_862, "first": 199_863, "last": 200_320,
+        "address": "0xfffff800fe4ac010", "rva": "0xc010", "stub": null, "tail_calls": [], "creation": 199_862, "first": 199_863, "last": 200_320,
         "start": {"kind": "observed", "lo": 199_863, "hi": 199_863},
         "end": {"kind": "observed", "lo": 200_320, "hi": 200_320}, "started": null, "duration": null,
         "start_type": "call", "end_type": "return",

@@ -15,7 +15,7 @@ const CHECKED_MAX: usize = 200;
 
 /// Uses bytes as the content of the only page of a journal, and builds a trace from it.
 pub fn journal(bytes: &[u8]) {
-    let mut file = b"shcalls\n\x03\0\0\0\0\0\0\0".to_vec();
+    let mut file = b"shcalls\n\x04\0\0\0\0\0\0\0".to_vec();
     file.extend((bytes.len() as u32).to_le_bytes());
     file.extend(crc32fast::hash(bytes).to_le_bytes());
     file.extend(bytes);
@@ -50,6 +50,9 @@ fn check(frame: Frame<'_>) {
             assert_eq!(contexts.next(), at);
             at = contexts.next();
         }
+    }
+    for tail in frame.tail_calls().take(CHECKED_MAX) {
+        assert!(range.contains(tail.first_context().id()) && range.contains(tail.last_context().id()));
     }
     let mut open = Vec::new();
     for event in frame.descendant_events().take(CHECKED_MAX) {
@@ -106,6 +109,7 @@ pub(crate) fn pages() -> Vec<Vec<u8>> {
                 location,
             })?;
             writer.change(Change::Target { stack, location: entry })?;
+            writer.change(Change::TailCall { stack, first: ContextId(from + 6), location: entry })?;
             let end = ends[(turn + variant) as usize % ends.len()];
             writer.change(Change::Close { stack, last: ContextId(from + 9), end })?;
             if turn % 3 == 2 {

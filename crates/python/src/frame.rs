@@ -15,6 +15,7 @@ use crate::location::Location;
 use crate::owner::Owner;
 use crate::range::ContextRange;
 use crate::stack::Stack;
+use crate::tail_call::TailCall;
 use crate::transition::Transition;
 
 /// A frame of a stack: one execution of one function, from its first context to its last.
@@ -142,6 +143,12 @@ impl StackFrame {
     #[getter]
     fn range(&self) -> Result<ContextRange, Failure> {
         Ok(ContextRange::of(&self.owner, self.view()?.range()))
+    }
+
+    /// The functions that it reached by tail calls, in order: each returns in place of the one before.
+    #[getter]
+    fn tail_calls(&self) -> Result<Vec<TailCall>, Failure> {
+        Ok(self.view()?.tail_calls().map(|found| TailCall::of(&self.owner, &found)).collect())
     }
 
     /// The transition that created it; ``None`` if it was not observed.

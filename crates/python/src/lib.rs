@@ -23,6 +23,7 @@ mod owner;
 mod range;
 mod stack;
 mod tables;
+mod tail_call;
 mod trace;
 mod transition;
 
@@ -49,6 +50,8 @@ mod native {
     use crate::stack::Stack;
     #[pymodule_export]
     use crate::tables::{Table, Tables, read};
+    #[pymodule_export]
+    use crate::tail_call::TailCall;
     #[pymodule_export]
     use crate::trace::Trace;
     #[pymodule_export]

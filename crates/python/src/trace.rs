@@ -10,6 +10,7 @@ use crate::convert::{Failure, Whole, ticks};
 use crate::frame::StackFrame;
 use crate::items::{Item, Items, items};
 use crate::owner::Owner;
+use crate::tail_call::TailCall;
 use crate::transition::Transition;
 use crate::transition::TransitionLike;
 
@@ -173,6 +174,13 @@ impl Trace {
     fn calls(&self, py: Python<'_>, pattern: &str) -> Result<Items, Failure> {
         let pattern = model::Pattern::new(pattern)?;
         py.detach(|| Items::new(&self.owner, |owner| Ok(items(owner.calls(&pattern).into_iter()))))
+    }
+
+    /// The tail calls of functions whose names match a pattern, in order: frames continued in them by a jump.
+    fn tail_calls(&self, py: Python<'_>, pattern: &str) -> Result<Vec<TailCall>, Failure> {
+        let pattern = model::Pattern::new(pattern)?;
+        let found = py.detach(|| self.owner.tail_calls(&pattern));
+        Ok(found.iter().map(|found| TailCall::of(&self.owner, found)).collect())
     }
 
     fn __repr__(&self) -> String {

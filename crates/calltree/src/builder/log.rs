@@ -10,7 +10,7 @@ use crate::{Error, class::Class};
 #[derive(Clone, Copy, Debug)]
 struct Open {
     frame: FramePosition,
-    /// The boundary of its start.
+    /// The boundary of its start, or of its last tail call.
     from: u64,
 }
 
@@ -33,7 +33,7 @@ pub(super) struct Log {
     steps: Varints,
     /// The last boundary: the first context at which the last start or end holds.
     last: u64,
-    /// The first context of the most recently started frame.
+    /// The first context of the most recently started frame, or of the last tail call if that is later.
     begun: u64,
     /// Location + 1 of every frame, in order of the starts.
     locations: Vec<u32>,
@@ -42,6 +42,9 @@ pub(super) struct Log {
     ends: Marks,
     /// The ends of frames below all others.
     below_ends: Vec<(u32, u64)>,
+    /// For each tail call: the frame's number, and whether it is below all others, in the lowest bit; the
+    /// first context; the location.
+    tail_calls: Varints,
     open: Vec<Open>,
     /// The number of frames that are open at the end of the trace.
     left_open: u64,
@@ -103,6 +106,7 @@ impl Log {
             starts: Marks::default(),
             ends: Marks::default(),
             below_ends: Vec::new(),
+            tail_calls: Varints::default(),
             open: Vec::new(),
             left_open: 0,
         }
@@ -130,7 +134,7 @@ impl Log {
         let number = u32::try_from(self.locations.len())
             .map_err(|_| Error::TooMany { items: "frames of one stack", limit: u64::from(u32::MAX) })?;
         self.seen(first.0);
-        self.begun = first.0;
+        self.begun = self.begun.max(first.0);
         self.parentheses.push(true);
         self.locations.push(location.map_or(0, |location| location.0 + 1));
         self.open.push(Open { frame: FramePosition::Above(number), from: first.0 });
@@ -168,6 +172,25 @@ impl Log {
         Ok(())
     }
 
+    /// The top frame continues in another function.
+    pub(super) fn tail_call(&mut self, first: ContextId, location: LocationId) -> Result<(), Error> {
+        self.check_order(first.0)?;
+        let Some(open) = self.open.last_mut() else {
+            return Err(Error::NothingOpen { stack: self.stack, at: first });
+        };
+        // The frame cannot end before.
+        open.from = first.0;
+        let frame = match open.frame {
+            FramePosition::Below(number) => u64::from(number) << 1 | 1,
+            FramePosition::Above(number) => u64::from(number) << 1,
+        };
+        self.begun = first.0;
+        for number in [frame, first.0, u64::from(location.0)] {
+            self.tail_calls.push(number);
+        }
+        Ok(())
+    }
+
     /// Adds a frame below all others.
     pub(super) fn below(&mut self, location: Option<LocationId>) -> Result<(), Error> {
         if !self.open.is_empty() {
@@ -201,12 +224,19 @@ impl Log {
     }
 
     fn step(&mut self, boundary: u64) -> Result<(), Error> {
-        let Some(step) = boundary.checked_sub(self.last) else {
-            return Err(Error::Order { at: ContextId(boundary), last: ContextId(self.last) });
-        };
+        self.check_order(boundary)?;
+        self.steps.push(boundary - self.last);
         self.last = boundary;
-        self.steps.push(step);
         Ok(())
+    }
+
+    fn check_order(&self, boundary: u64) -> Result<(), Error> {
+        match self.last.max(self.begun) {
+            earliest if boundary < earliest => {
+                Err(Error::Order { at: ContextId(boundary), last: ContextId(earliest) })
+            }
+            _ => Ok(()),
+        }
     }
 }
 
@@ -241,6 +271,18 @@ impl Log {
             Some(*boundary)
         });
         below.chain(seen).chain(std::iter::repeat_n(transitions + 1, self.left_open as usize))
+    }
+
+    /// The tail calls: the number of the frame in its stack, the first context, the location. Those of one
+    /// frame are in order.
+    pub(super) fn tail_calls(&self) -> impl Iterator<Item = (u64, u64, u32)> + '_ {
+        let below = self.below.len() as u64;
+        let mut numbers = self.tail_calls.iter();
+        std::iter::from_fn(move || {
+            let (frame, first, location) = (numbers.next()?, numbers.next()?, numbers.next()?);
+            let frame = if frame & 1 == 1 { below - 1 - (frame >> 1) } else { below + (frame >> 1) };
+            Some((frame, first, location as u32))
+        })
     }
 
     /// The frames that are not of the usual class, or whose bounds are inferred, in order.

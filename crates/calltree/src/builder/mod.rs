@@ -199,6 +199,7 @@ impl Builder {
             }
             Change::Close { stack, last, end } => self.log(stack)?.end(last, None, end),
             Change::Target { stack, location } => self.log(stack)?.target(location),
+            Change::TailCall { stack, first, location } => self.log(stack)?.tail_call(first, location),
             Change::Below { stack, location } => self.log(stack)?.below(location),
         }
     }

@@ -183,6 +183,7 @@ fn write_frames(
     });
     writer.add(Kind::Bounds, 0, bounds, stretch, EliasFano::build(keys, bounds, stretch));
     write_marks(writer, &logs, transitions);
+    write_tail_calls(writer, &logs);
     let mut locations = Vec::with_capacity(bounds as usize / 2);
     for log in logs {
         locations.extend(log.locations());
@@ -222,6 +223,24 @@ fn write_marks(writer: &mut Writer, logs: &[Log], transitions: u64) {
     writer.add(Kind::Inferred, 0, start_slack.len(), frames, inferred);
     listed(writer, Kind::StartSlack, &start_slack);
     listed(writer, Kind::EndSlack, &end_slack);
+}
+
+/// Writes the tail calls of all frames, by frame.
+fn write_tail_calls(writer: &mut Writer, logs: &[Log]) {
+    let mut all: Vec<(u64, u64, u32)> = Vec::new();
+    let mut before = 0;
+    for log in logs {
+        all.extend(log.tail_calls().map(|(frame, first, location)| (before + frame, first, location)));
+        before += log.bound_count() / 2;
+    }
+    // Those of one frame stay in order.
+    all.sort_by_key(|(frame, ..)| *frame);
+    let frames: Vec<u64> = all.iter().map(|(frame, ..)| *frame).collect();
+    rising(writer, Kind::TailCalls, &frames, before);
+    packed(writer, Kind::TailContexts, &all.iter().map(|(_, first, _)| *first).collect::<Vec<_>>());
+    let locations: Vec<u32> = all.iter().map(|(.., location)| *location).collect();
+    let width = width_of(locations.iter().copied().max().unwrap_or(0).into());
+    writer.add(Kind::TailLocations, width, locations.len() as u64, 0, Wavelet::build(locations, width));
 }
 
 fn write_tables(

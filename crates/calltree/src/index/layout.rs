@@ -8,7 +8,7 @@ use crate::Error;
 /// The first bytes of every index.
 pub(crate) const MAGIC: &[u8; 8] = b"shstacks";
 /// The version of the format. Other versions are not read: an index is rebuilt from its trace.
-pub(crate) const VERSION: u32 = 2;
+pub(crate) const VERSION: u32 = 3;
 
 const HEADER: usize = 64;
 const ENTRY: usize = 48;
@@ -39,6 +39,9 @@ pub(crate) enum Kind {
     Cpus = 20,
     Labels = 21,
     LabelNames = 22,
+    TailCalls = 23,
+    TailContexts = 24,
+    TailLocations = 25,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

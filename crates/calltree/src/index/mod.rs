@@ -44,6 +44,10 @@ pub(crate) struct Index {
     pub(crate) inferred: EliasFano,
     pub(crate) start_slack: Packed,
     pub(crate) end_slack: Packed,
+    /// The frames of the tail calls, their first contexts and the numbers of their locations.
+    pub(crate) tail_calls: EliasFano,
+    pub(crate) tail_contexts: Packed,
+    pub(crate) tail_locations: Wavelet,
     /// First contexts of the periods of activity. Every processor has a stretch of `transitions +
     /// 2` numbers.
     pub(crate) periods: EliasFano,
@@ -68,10 +72,14 @@ impl Index {
         let at = frames.offset;
         let frames = Parentheses::new(frames.bytes)
             .ok_or(Error::IndexDamaged { offset: at, expected: "parentheses of the stated lengths" })?;
-        let locations = reader.section(Kind::FrameLocations);
-        let at = locations.offset;
-        let locations = Wavelet::new(locations.bytes, locations.count, locations.width)
-            .ok_or(Error::IndexDamaged { offset: at, expected: "levels of the stated lengths" })?;
+        let wavelet = |kind| {
+            let section = reader.section(kind);
+            Wavelet::new(section.bytes, section.count, section.width).ok_or(Error::IndexDamaged {
+                offset: section.offset,
+                expected: "levels of the stated lengths",
+            })
+        };
+        let locations = wavelet(Kind::FrameLocations)?;
         let rising = |kind| {
             let section = reader.section(kind);
             EliasFano::new(section.bytes, section.count, section.greatest).ok_or(Error::IndexDamaged {
@@ -101,12 +109,20 @@ impl Index {
         let tables = Tables::new(&reader)?;
         check_rows(&reader, &tables, bounds.len())?;
         let (classed, inferred) = (rising(Kind::Classed)?, rising(Kind::Inferred)?);
+        let tail_calls = rising(Kind::TailCalls)?;
+        let tail_locations = reader.section(Kind::TailLocations);
+        if tail_locations.count != tail_calls.len() {
+            let offset = tail_locations.offset;
+            return Err(Error::IndexDamaged { offset, expected: "a location for every tail call" });
+        }
         let (periods, inferred_periods) = (rising(Kind::PeriodStarts)?, rising(Kind::InferredPeriods)?);
         Ok(Self {
             tables,
             classes: packed(Kind::Classes, Some(classed.len()))?,
             start_slack: packed(Kind::StartSlack, Some(inferred.len()))?,
             end_slack: packed(Kind::EndSlack, Some(inferred.len()))?,
+            tail_contexts: packed(Kind::TailContexts, Some(tail_calls.len()))?,
+            tail_locations: wavelet(Kind::TailLocations)?,
             period_stacks: packed(Kind::PeriodStacks, Some(periods.len()))?,
             periods_by_stack: packed(Kind::PeriodsByStack, None)?,
             period_slack: packed(Kind::PeriodSlack, Some(inferred_periods.len()))?,
@@ -124,6 +140,7 @@ impl Index {
             locations,
             classed,
             inferred,
+            tail_calls,
             periods,
             inferred_periods,
         })

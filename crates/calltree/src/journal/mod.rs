@@ -5,6 +5,7 @@
 //! A journal is read from beginning to end. For queries, it is converted to a
 //! [`Trace`](crate::Trace).
 
+mod followers;
 mod read;
 mod write;
 
@@ -17,8 +18,8 @@ use crate::id::{LocationId, StackId};
 /// The first bytes of every journal.
 pub(crate) const MAGIC: &[u8; 8] = b"shcalls\n";
 /// The version of the format. Files of earlier versions are read too: the first one lacks the records
-/// about stubs, the second one the new names of stacks.
-pub(crate) const VERSION: u32 = 3;
+/// about stubs, the second one the new names of stacks, the third one the tail calls.
+pub(crate) const VERSION: u32 = 4;
 /// The first version of the format.
 const FIRST_VERSION: u32 = 1;
 /// Length of the header: magic, version, and four zero bytes.
@@ -79,6 +80,12 @@ mod tag {
     pub(super) const ENTRY: u8 = 11;
     pub(super) const TARGET: u8 = 12;
     pub(super) const NAMED: u8 = 13;
+    pub(super) const TAIL_CALL: u8 = 14;
+    /// A tail call on the current stack.
+    pub(super) const TAIL_CALL_HERE: u8 = 15;
+    /// A tail call on the current stack to the predicted location, at the previous boundary. Greater tags are
+    /// those of later boundaries.
+    pub(super) const TAIL_CALL_PREDICTED: u8 = 16;
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use stackhound_types::Address;
 
+use super::followers::Followers;
 use super::{FIRST_VERSION, HEADER, MAGIC, PAGE_HEADER, PAGE_MAX, Record, TEXT_MAX, VERSION, tag};
 use crate::change::{Change, LocationInfo, ModuleInfo, StackInfo};
 use crate::id::{ContextId, Cpu, LocationId, ModuleId, StackId};
@@ -24,6 +25,7 @@ pub struct Reader<'b> {
     offset: usize,
     boundary: u64,
     stack: u32,
+    followers: Followers,
     modules: u32,
     locations: u32,
     stacks: u32,
@@ -98,6 +100,7 @@ impl<'b> Reader<'b> {
                 offset: HEADER,
                 boundary: 0,
                 stack: 0,
+                followers: Followers::default(),
                 modules: 0,
                 locations: 0,
                 stacks: 0,
@@ -187,6 +190,7 @@ impl<'b> Reader<'b> {
         self.next = self.offset + page.len();
         self.page = page;
         (self.boundary, self.stack) = (0, 0);
+        self.followers.clear();
         true
     }
 
@@ -205,11 +209,11 @@ impl<'b> Reader<'b> {
             tag::OPEN => {
                 let start = self.kind(&StartType::ALL, "a start type")?;
                 let (stack, first) = self.position()?;
-                Change::Open { stack, first, start, location: self.location()? }
+                Change::Open { stack, first, start, location: self.begun()? }
             }
             tag::CALL => {
                 let first = self.step()?;
-                let location = self.location()?;
+                let location = self.begun()?;
                 Change::Open { stack: StackId(self.stack), first, start: StartType::Call, location }
             }
             tag::CLOSE => {
@@ -224,6 +228,22 @@ impl<'b> Reader<'b> {
             tag::TARGET => {
                 let stack = StackId(self.number()? as u32);
                 Change::Target { stack, location: self.defined_location()? }
+            }
+            tag::TAIL_CALL => {
+                let (stack, first) = self.position()?;
+                Change::TailCall { stack, first, location: self.reached()? }
+            }
+            tag::TAIL_CALL_HERE => {
+                let first = self.step()?;
+                Change::TailCall { stack: StackId(self.stack), first, location: self.reached()? }
+            }
+            tag::TAIL_CALL_PREDICTED.. => {
+                self.boundary = self.boundary.wrapping_add(u64::from(tag - tag::TAIL_CALL_PREDICTED));
+                let predicted = self.followers.predicted();
+                let location = predicted.ok_or_else(|| self.damaged("an earlier tail call"))?;
+                self.followers.reach(location);
+                let (stack, first) = (StackId(self.stack), ContextId(self.boundary));
+                Change::TailCall { stack, first, location: LocationId(location) }
             }
             tag::BELOW => {
                 let stack = StackId(self.number()? as u32);
@@ -259,6 +279,22 @@ impl<'b> Reader<'b> {
     /// Returns the context before the boundary.
     fn last(&self) -> Result<ContextId, Error> {
         self.boundary.checked_sub(1).map(ContextId).ok_or_else(|| self.damaged("a context after the first"))
+    }
+
+    /// The location of a frame that begins.
+    fn begun(&mut self) -> Result<Option<LocationId>, Error> {
+        let location = self.location()?;
+        if let Some(location) = location {
+            self.followers.begin(location.0);
+        }
+        Ok(location)
+    }
+
+    /// The location of a tail call.
+    fn reached(&mut self) -> Result<LocationId, Error> {
+        let location = self.defined_location()?;
+        self.followers.reach(location.0);
+        Ok(location)
     }
 
     fn location(&mut self) -> Result<Option<LocationId>, Error> {

@@ -84,6 +84,9 @@ fn record() -> impl Strategy<Value = Record> {
             stack,
             location: LocationId(location)
         })),
+        (stack(), context(), 0..2_u32).prop_map(|(stack, first, location)| Record::Change(
+            Change::TailCall { stack, first, location: LocationId(location) }
+        )),
         "[a-z!ü]{0,12}".prop_map(|name| Record::Named { stack: StackId(0), name }),
     ]
 }
@@ -155,7 +158,7 @@ fn pages_before_a_damaged_page_are_read() {
 #[test]
 fn journals_of_earlier_versions_are_read() {
     let mut older = write(&[Record::End(7)]);
-    for version in [1, 2] {
+    for version in [1, 2, 3] {
         older[8] = version;
         assert_eq!(trace(&older).unwrap().1.transitions, 7);
     }
@@ -239,7 +242,7 @@ fn invalid_journals_are_rejected() {
     let cases: [(&[u8], &str); 4] = [
         (b"", "not a call journal: expected the file to begin with \"shcalls\\n\""),
         (b"shstacks", "not a call journal: expected the file to begin with \"shcalls\\n\""),
-        (&newer, "the journal has format version 9; this program reads version 3"),
+        (&newer, "the journal has format version 9; this program reads version 4"),
         (&whole[..13], "the journal is damaged at byte 13: expected the rest of the header"),
     ];
     for (bytes, expected) in cases {

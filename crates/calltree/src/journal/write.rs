@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 
+use super::followers::Followers;
 use super::{HEADER, MAGIC, PAGE, PAGE_HEADER, PAGE_MAX, TEXT_MAX, VERSION, tag};
 use crate::change::{Change, LocationInfo, ModuleInfo, StackInfo};
 use crate::id::{LocationId, ModuleId, StackId};
@@ -20,6 +21,7 @@ pub struct Writer<W: Write> {
     /// The boundary and the stack of the previous change in this page.
     boundary: u64,
     stack: u32,
+    followers: Followers,
 }
 
 impl<W: Write> Writer<W> {
@@ -32,8 +34,16 @@ impl<W: Write> Writer<W> {
         header[..8].copy_from_slice(MAGIC);
         header[8..12].copy_from_slice(&VERSION.to_le_bytes());
         to.write_all(&header)?;
-        let mut writer =
-            Self { to, page: Vec::new(), modules: 0, locations: 0, stacks: 0, boundary: 0, stack: 0 };
+        let mut writer = Self {
+            to,
+            page: Vec::new(),
+            modules: 0,
+            locations: 0,
+            stacks: 0,
+            boundary: 0,
+            stack: 0,
+            followers: Followers::default(),
+        };
         writer.begin();
         Ok(writer)
     }
@@ -125,12 +135,12 @@ impl<W: Write> Writer<W> {
             Change::Open { stack, first, start: StartType::Call, location } if stack.0 == self.stack => {
                 self.page.push(tag::CALL);
                 self.step(first.0);
-                self.optional(location.map(|location| u64::from(location.0)));
+                self.begun(location);
             }
             Change::Open { stack, first, start, location } => {
                 self.page.extend([tag::OPEN, start as u8]);
                 self.position(stack, first.0);
-                self.optional(location.map(|location| u64::from(location.0)));
+                self.begun(location);
             }
             Change::Close { stack, last, end: EndType::Return } if stack.0 == self.stack => {
                 self.page.push(tag::RETURN);
@@ -144,6 +154,26 @@ impl<W: Write> Writer<W> {
                 self.page.push(tag::TARGET);
                 self.number(u64::from(stack.0));
                 self.number(u64::from(location.0));
+            }
+            Change::TailCall { stack, first, location } => {
+                let later = first.0.wrapping_sub(self.boundary);
+                let is_here = stack.0 == self.stack;
+                if is_here
+                    && later <= u64::from(u8::MAX - tag::TAIL_CALL_PREDICTED)
+                    && self.followers.predicted() == Some(location.0)
+                {
+                    self.page.push(tag::TAIL_CALL_PREDICTED + later as u8);
+                    self.boundary = first.0;
+                } else if is_here {
+                    self.page.push(tag::TAIL_CALL_HERE);
+                    self.step(first.0);
+                    self.number(u64::from(location.0));
+                } else {
+                    self.page.push(tag::TAIL_CALL);
+                    self.position(stack, first.0);
+                    self.number(u64::from(location.0));
+                }
+                self.followers.reach(location.0);
             }
             Change::Below { stack, location } => {
                 self.page.push(tag::BELOW);
@@ -186,11 +216,20 @@ impl<W: Write> Writer<W> {
         self.page.clear();
         self.page.resize(PAGE_HEADER, 0);
         (self.boundary, self.stack) = (0, 0);
+        self.followers.clear();
     }
 
     fn written(&mut self) -> io::Result<()> {
         debug_assert!(self.page.len() <= PAGE_MAX);
         if self.page.len() < PAGE { Ok(()) } else { self.flush() }
+    }
+
+    /// Writes the location of a frame that begins.
+    fn begun(&mut self, location: Option<LocationId>) {
+        self.optional(location.map(|location| u64::from(location.0)));
+        if let Some(location) = location {
+            self.followers.begin(location.0);
+        }
     }
 
     fn position(&mut self, stack: StackId, boundary: u64) {

@@ -157,8 +157,8 @@ pub enum Tracked {
         /// How it ended.
         end: EndType,
     },
-    /// The top frame continues in another function: a jump, or a return that served as one, with the
-    /// stack pointer at the frame's return address.
+    /// See [`Change::TailCall`]. A jump, or a return that served as one, with the stack pointer at the
+    /// frame's return address.
     Jump {
         /// The stack.
         stack: StackId,
@@ -180,16 +180,19 @@ pub enum Tracked {
 
 impl Tracked {
     /// Converts it to a [`Change`]. `location` maps an address to the number of its location.
-    /// Returns `None` for the definition of a stack, and for a jump.
+    /// Returns `None` for the definition of a stack.
     pub fn change(self, cpu: Cpu, location: impl FnOnce(Address) -> LocationId) -> Option<Change> {
         Some(match self {
-            Tracked::Stack { .. } | Tracked::Jump { .. } => return None,
+            Tracked::Stack { .. } => return None,
             Tracked::Enter { stack, first } => Change::Enter { cpu, stack, first },
             Tracked::Leave { last } => Change::Leave { cpu, last },
             Tracked::Open { stack, first, start, function } => {
                 Change::Open { stack, first, start, location: function.map(location) }
             }
             Tracked::Close { stack, last, end } => Change::Close { stack, last, end },
+            Tracked::Jump { stack, first, function, .. } => {
+                Change::TailCall { stack, first, location: location(function) }
+            }
             Tracked::Below { stack, function } => Change::Below { stack, location: Some(location(function)) },
         })
     }

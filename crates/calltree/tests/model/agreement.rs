@@ -6,8 +6,8 @@ use super::naive::{Event, Model, run, steps};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use stackhound_calltree::{
-    Activity, Axis, Context, ContextId, Cpu, Frame, FrameId, GroupBy, Pattern, StackEvent, StackId,
-    TransitionId,
+    Activity, Axis, Context, ContextId, Cpu, Frame, FrameId, GroupBy, LocationId, Pattern, StackEvent,
+    StackId, TailCall, TransitionId,
 };
 
 fn number(frame: Frame<'_>) -> usize {
@@ -77,6 +77,36 @@ proptest! {
             prop_assert_eq!(numbers(found.children()), children.clone());
             let reversed: Vec<usize> = children.into_iter().rev().collect();
             prop_assert_eq!(numbers(found.reversed_children()), reversed);
+        }
+    }
+
+    #[test]
+    fn tail_calls_match_the_made_ones(steps in steps()) {
+        let model = run(&steps);
+        let seen = |found: TailCall<'_>| {
+            prop_assert_eq!(found.transition().id().0 + 1, found.first_context().id().0);
+            Ok((found.first_context().id().0, found.location().unwrap().id(), number(found.frame())))
+        };
+        let mut all = Vec::new();
+        for (index, expected) in model.frames.iter().enumerate() {
+            let made = expected.tail_calls.iter().map(|&(first, location)| (first, location, index));
+            let found: Vec<_> = frame(&model, index).tail_calls().map(seen).collect::<Result<_, _>>()?;
+            prop_assert_eq!(&found, &made.clone().collect::<Vec<_>>());
+            let ends = expected.tail_calls.iter().skip(1).map(|(next, _)| next - 1).chain([expected.last]);
+            let ends: Vec<u64> = ends.take(found.len()).collect();
+            let lasts: Vec<u64> =
+                frame(&model, index).tail_calls().map(|found| found.last_context().id().0).collect();
+            prop_assert_eq!(lasts, ends);
+            all.extend(made);
+        }
+        prop_assert_eq!(model.trace.tail_call_count(), all.len() as u64);
+        all.sort_by_key(|&(first, _, frame)| (first, frame));
+        for name in ["f0", "f3", "*"] {
+            let pattern = Pattern::new(name).unwrap();
+            let found = model.trace.tail_calls(&pattern);
+            let fits = |location: LocationId| name == "*" || name == format!("f{}", location.0);
+            let expected: Vec<_> = all.iter().copied().filter(|(_, location, _)| fits(*location)).collect();
+            prop_assert_eq!(found.into_iter().map(seen).collect::<Result<Vec<_>, _>>()?, expected);
         }
     }
 

@@ -15,6 +15,7 @@ fn index() -> Vec<u8> {
     let steps = [
         Step::Call(1),
         Step::Call(2),
+        Step::TailCall(3),
         Step::Interrupt,
         Step::Return(EndType::InterruptReturn),
         Step::Switch(1, 2, false),
@@ -57,12 +58,14 @@ fn query_all(trace: &Trace) {
         let _ = (frame.ancestors().take(100).count(), frame.descendant_events().take(300).count());
         let _ =
             (frame.execution_ranges().take(100).count(), frame.execution_ranges_by_call().take(100).count());
+        frame.tail_calls().take(100).for_each(|found| drop((found.to_string(), found.last_context())));
         let _ = frame.function_location().map(|location| (location.to_string(), location.module()));
     }
     for id in 0..trace.stack_count().min(20) {
         let _ = trace.stack(StackId(id), ContextId(0)).map(|stack| stack.frames().count());
     }
     let _ = trace.calls(&Pattern::new("f?").unwrap());
+    let _ = trace.tail_calls(&Pattern::new("f?").unwrap());
     for group in trace.groups(GroupBy::Stack, |_| true).into_iter().take(20) {
         let _ = group.stack_at(trace, ContextId(5));
     }
@@ -104,7 +107,7 @@ fn older_versions_are_rejected() {
     older[8] = 0;
     assert_eq!(
         Trace::open(older.into()).unwrap_err().to_string(),
-        "the index has format version 0; this program reads version 2"
+        "the index has format version 0; this program reads version 3"
     );
 }
 

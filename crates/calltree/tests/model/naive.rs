@@ -14,6 +14,8 @@ pub struct Frame {
     pub start: StartType,
     pub end: EndType,
     pub location: Option<LocationId>,
+    /// The first contexts and locations of its tail calls.
+    pub tail_calls: Vec<(u64, LocationId)>,
     /// Its ancestors, outermost first, by position in `Model::frames`.
     pub ancestors: Vec<usize>,
 }
@@ -48,6 +50,7 @@ pub struct Model {
 pub enum Step {
     Nothing,
     Call(u8),
+    TailCall(u8),
     Interrupt,
     Return(EndType),
     /// Several frames end at once.
@@ -76,6 +79,7 @@ pub fn steps() -> impl Strategy<Value = (usize, usize, Vec<(u8, Step)>)> {
     let step = prop_oneof![
         2 => Just(Step::Nothing),
         6 => any::<u8>().prop_map(Step::Call),
+        2 => any::<u8>().prop_map(Step::TailCall),
         1 => Just(Step::Interrupt),
         5 => end.prop_map(Step::Return),
         1 => any::<u8>().prop_map(Step::Unwind),
@@ -170,6 +174,13 @@ impl Run {
                 let location = self.locations[usize::from(*number) % self.locations.len()];
                 self.open(stack, next, StartType::Call, Some(location));
             }
+            (Step::TailCall(number), Some(stack)) => {
+                let location = self.locations[usize::from(*number) % self.locations.len()];
+                let id = StackId(stack as u32);
+                self.builder.apply(Change::TailCall { stack: id, first: ContextId(next), location }).unwrap();
+                let top = *self.stacks[stack].open.last().unwrap();
+                self.frames[top].tail_calls.push((next, location));
+            }
             (Step::Interrupt, Some(stack)) => self.open(stack, next, StartType::Interrupt, None),
             (Step::Return(end), Some(stack)) if self.stacks[stack].open.len() > 1 => {
                 self.close(stack, now, *end)
@@ -235,6 +246,7 @@ impl Run {
             start,
             end: EndType::TraceEnd,
             location,
+            tail_calls: Vec::new(),
             ancestors: Vec::new(),
         });
         self.stacks[stack].open.push(number);
@@ -268,6 +280,7 @@ impl Run {
             start: StartType::Unknown,
             end: EndType::TraceEnd,
             location: None,
+            tail_calls: Vec::new(),
             ancestors: Vec::new(),
         };
         self.frames.push(frame);

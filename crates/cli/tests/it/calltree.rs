@@ -625,7 +625,7 @@ fn damaged_and_foreign_files_get_one_clear_sentence() {
     check(&flipped, "the index is damaged at byte");
     let mut older = whole.to_vec();
     older[8] = older[8].wrapping_add(1);
-    check(&older, "the index has format version 3; this program reads version 2");
+    check(&older, "the index has format version 4; this program reads version 3");
     refused(&["calls", "no/such.stacks", "*"], "no/such.stacks: No such file or directory (os error 2)");
     let empty = tempfile::tempdir().unwrap();
     let empty = text(empty.path());

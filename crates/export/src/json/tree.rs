@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use stackhound_calltree::{
     Bound as CallBound, CallRange as Call, Context, ContextRange as Range, Count as FrameCount,
-    Frame as CallFrame, Name, Stack as CallStack, StackEvent,
+    Frame as CallFrame, Name, Stack as CallStack, StackEvent, TailCall as CallTail,
 };
 use stackhound_types::FileTime;
 
@@ -38,6 +38,8 @@ pub struct TreeFrame<'t> {
     /// called before it jumped to the function.
     #[cfg_attr(test, schemars(with = "Option<String>"))]
     stub: Option<Text<Name<'t>>>,
+    /// The functions that the frame reached by tail calls, in order.
+    tail_calls: Vec<TailCall<'t>>,
     /// The transition that created the frame; null if it was not observed.
     creation: Option<u64>,
     /// The first context in which the frame is known to exist.
@@ -63,6 +65,37 @@ pub struct TreeFrame<'t> {
     descendants: u64,
     least: u64,
     at_least: bool,
+}
+
+/// A jump by which a frame continued in another function, which returns in place of the one before.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
+pub struct TailCall<'t> {
+    /// The jump.
+    transition: u64,
+    /// The first context in the function.
+    first: u64,
+    /// The last context before the next tail call of the frame, or the frame's last one.
+    last: u64,
+    /// Module and function, or other known facts about the address.
+    #[cfg_attr(test, schemars(with = "String"))]
+    name: Text<Name<'t>>,
+    symbol: Option<&'t str>,
+    address: Option<Hex>,
+}
+
+impl<'t> From<CallTail<'t>> for TailCall<'t> {
+    fn from(found: CallTail<'t>) -> TailCall<'t> {
+        let location = found.location();
+        TailCall {
+            transition: found.transition().id().0,
+            first: found.first_context().id().0,
+            last: found.last_context().id().0,
+            name: Text(found.name()),
+            symbol: location.and_then(|location| location.symbol()),
+            address: location.and_then(|location| location.address()).map(|address| Hex(address.0)),
+        }
+    }
 }
 
 /// The time of a start or an end.
@@ -137,6 +170,7 @@ impl<'t> From<CallFrame<'t>> for TreeFrame<'t> {
             address: location.and_then(|location| location.address()).map(|address| Hex(address.0)),
             rva: location.and_then(|location| location.rva()).map(Hex),
             stub: location.and_then(|location| location.stub()).map(|stub| Text(stub.name())),
+            tail_calls: frame.tail_calls().map(TailCall::from).collect(),
             creation: frame.creation_transition().map(|transition| transition.id().0),
             first: frame.first_context().id().0,
             last: frame.last_context().id().0,
@@ -473,6 +507,8 @@ pub struct CallLine<'t> {
     time: Option<Time>,
     pid: Option<u32>,
     tid: Option<u32>,
+    /// The tail call by which the frame reached the function that was looked for; null if that was called.
+    tail_call: Option<TailCall<'t>>,
     #[serde(flatten)]
     frame: TreeFrame<'t>,
 }
@@ -481,7 +517,20 @@ impl<'t> From<CallFrame<'t>> for CallLine<'t> {
     fn from(frame: CallFrame<'t>) -> CallLine<'t> {
         let info = frame.stack().info();
         let start = frame.creation_transition().map_or(frame.first_context(), |by| by.context_before());
-        CallLine { time: time(start), pid: info.process, tid: info.thread, frame: frame.into() }
+        CallLine {
+            time: time(start),
+            pid: info.process,
+            tid: info.thread,
+            tail_call: None,
+            frame: frame.into(),
+        }
+    }
+}
+
+impl<'t> From<CallTail<'t>> for CallLine<'t> {
+    fn from(found: CallTail<'t>) -> CallLine<'t> {
+        let time = time(found.transition().context_before());
+        CallLine { time, tail_call: Some(found.into()), ..CallLine::from(found.frame()) }
     }
 }
 

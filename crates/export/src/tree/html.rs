@@ -167,7 +167,7 @@ fn label(frame: Frame<'_>, relation: Relation, html: &mut String) -> fmt::Result
         write!(html, ", {time}")?;
     }
     for remark in remarks(frame) {
-        write!(html, ", {remark}")?;
+        write!(html, ", {}", Markup(remark))?;
     }
     html.push_str("</small>");
     Ok(())

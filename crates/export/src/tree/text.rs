@@ -3,12 +3,16 @@
 use std::fmt;
 use std::io::{self, Write};
 
-use stackhound_calltree::{Bound, CallRange, Count, EndType, Evidence, Frame, Stack, StackEvent, StartType};
+use stackhound_calltree::{
+    Bound, CallRange, Count, EndType, Evidence, Frame, Stack, StackEvent, StartType, TailCall,
+};
 
 use super::selection::{Relation, Shown, Tree};
 use super::times::times;
 use crate::escape::Plain;
 
+/// Maximum number of tail calls that are shown with a frame.
+const TAIL_CALLS_MAX: usize = 3;
 /// Maximum indentation, so that endless recursion does not lead to endless lines.
 const INDENTATION_MAX: usize = 64;
 
@@ -54,22 +58,29 @@ pub fn line(frame: Frame<'_>) -> impl fmt::Display {
     let remarks = remarks(frame).join(", ");
     fmt::from_fn(move |f| {
         write!(f, "{}", Plain(frame))?;
-        if remarks.is_empty() { Ok(()) } else { write!(f, " [{remarks}]") }
+        if remarks.is_empty() { Ok(()) } else { write!(f, " [{}]", Plain(&remarks)) }
     })
 }
 
-/// The unusual properties of a frame. Calls, returns and inferred bounds are usual.
-pub(super) fn remarks(frame: Frame<'_>) -> Vec<&'static str> {
+/// The unusual properties of a frame, with names from the trace. Calls, returns and inferred bounds are usual.
+pub(super) fn remarks(frame: Frame<'_>) -> Vec<String> {
     let mut remarks = Vec::new();
+    let tail_calls: Vec<_> = frame.tail_calls().collect();
     if !matches!(frame.start_type(), StartType::Call | StartType::Unknown) {
-        remarks.push(frame.start_type().name());
+        remarks.push(frame.start_type().name().to_owned());
+    }
+    for found in tail_calls.iter().take(TAIL_CALLS_MAX) {
+        remarks.push(format!("then {} at {}", found.name(), found.transition().id()));
+    }
+    if let Some(more) = tail_calls.len().checked_sub(TAIL_CALLS_MAX).filter(|more| *more > 0) {
+        remarks.push(format!("{more} more"));
     }
     match frame.end_type() {
         EndType::Return | EndType::InterruptReturn | EndType::TraceEnd | EndType::Gone => {}
-        unusual => remarks.push(unusual.name()),
+        unusual => remarks.push(unusual.name().to_owned()),
     }
     if matches!(frame.evidence(), Evidence::Walked | Evidence::Stitched) {
-        remarks.push(frame.evidence().name());
+        remarks.push(frame.evidence().name().to_owned());
     }
     remarks
 }
@@ -137,4 +148,13 @@ pub fn call(frame: Frame<'_>) -> impl fmt::Display {
         Bound::Open => "???".to_owned(),
     };
     fmt::from_fn(move |f| write!(f, "{start} {}(...) {end}{}", Plain(frame.name()), after(frame)))
+}
+
+/// A function that a frame reached by a tail call, such as `#199890 vmlinux!ksys_write(...) #199992  tail call of #199886 -
+/// vmlinux!x64_sys_call`: the jump and the last context before the next one or of the frame.
+pub fn tail_call(found: TailCall<'_>) -> impl fmt::Display {
+    fmt::from_fn(move |f| {
+        let (start, last) = (found.transition().id(), found.last_context().id().0);
+        write!(f, "{start} {}(...) #{last}  tail call of {}", Plain(found.name()), Plain(found.frame()))
+    })
 }

@@ -16,6 +16,7 @@ from ._native import (
     StackEventIterator,
     StackFrame,
     StackLeave,
+    TailCall,
 )
 
 __all__ = [
@@ -38,4 +39,5 @@ __all__ = [
     "StackFrame",
     "StackKind",
     "StackLeave",
+    "TailCall",
 ]

@@ -31,6 +31,9 @@ pub trait System: std::fmt::Debug {
     /// are called.
     fn thunks(&self) -> Vec<Address>;
 
+    /// The addresses of the kernel's functions, in rising order, without thunks.
+    fn functions(&self) -> Vec<Address>;
+
     /// The thread that executes.
     fn current(&self) -> Option<&Task>;
 

@@ -152,6 +152,10 @@ impl System for Windows {
         Vec::new()
     }
 
+    fn functions(&self) -> Vec<Address> {
+        Vec::new()
+    }
+
     fn program(&self) -> Option<u32> {
         None
     }

@@ -337,6 +337,8 @@ impl Recorder {
                     self.totals.frames += 1;
                     Some(function)
                 }
+                // Those from and to stubs are not told from tail calls.
+                Tracked::Jump { .. } => continue,
                 _ => None,
             };
             let location = match function {

@@ -1,5 +1,5 @@
-//! Boots and records a system, and checks what the journal states about jumps by return: the functions that retpolines
-//! reach.
+//! Boots and records a system, and checks what the journal states about jumps: the functions that the kernel calls
+//! through retpolines, and those that it reaches by tail calls.
 //!
 //! `jumps KERNEL INITRD JOURNAL [ARGUMENT…]`
 //!

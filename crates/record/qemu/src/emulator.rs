@@ -123,7 +123,12 @@ impl Emulator {
 
     /// Sends a request through the pipe.
     pub fn send(&mut self, request: Request) -> io::Result<()> {
-        self.requests.write_all(&request.to_bytes())
+        self.send_bytes(&request.to_bytes())
+    }
+
+    /// Sends bytes that belong to the last request.
+    pub fn send_bytes(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.requests.write_all(bytes)
     }
 
     /// Waits for the end of the emulator.

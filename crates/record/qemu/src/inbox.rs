@@ -4,7 +4,9 @@ use std::io;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use stackhound_qemu_plugin::protocol::{Kind, LENGTH, LOOKS, MEMORY_MAX, Record, Request, WORDS};
+use stackhound_qemu_plugin::protocol::{
+    FUNCTIONS_MAX, Kind, LENGTH, LOOKS, MEMORY_MAX, Record, Request, WORDS,
+};
 use stackhound_record_guest::Memory;
 use stackhound_types::Address;
 
@@ -96,6 +98,14 @@ impl Inbox {
         emulator.send(request)?;
         self.ring.get().requested().fetch_add(1, Ordering::Release);
         Ok(())
+    }
+
+    /// Sends the functions of the kernel, in rising order.
+    pub fn send_functions(&self, functions: &[Address], emulator: &mut Emulator) -> io::Result<()> {
+        let functions = &functions[..functions.len().min(FUNCTIONS_MAX as usize)];
+        self.request(Request::Functions { count: functions.len() as u64 }, emulator)?;
+        let bytes: Vec<u8> = functions.iter().flat_map(|function| function.0.to_ne_bytes()).collect();
+        emulator.send_bytes(&bytes)
     }
 
     /// Waits for the next record, which the emulator is about to send.

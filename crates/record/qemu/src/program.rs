@@ -422,6 +422,8 @@ impl Recorder {
                     self.totals.frames += 1;
                     Some(function)
                 }
+                // Direct jumps are not known.
+                Tracked::Jump { .. } => continue,
                 _ => None,
             };
             let location = match function {

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::process::ExitStatus;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use stackhound_calltree::journal::Writer;
 use stackhound_calltree::tracker::{Class, Ring, Space, Step, Thread, Tracked, Tracker};
 use stackhound_calltree::{
@@ -19,7 +19,7 @@ use crate::error::Error;
 use crate::files::{self, Files};
 use crate::inbox::{Inbox, SystemMemory};
 use crate::names::Names;
-use crate::steps::{Meaning, Steps};
+use crate::steps::{KERNEL, Meaning, Steps};
 
 /// The number of records after which the journal is flushed, so that it survives if the recorder is
 /// killed.
@@ -119,6 +119,8 @@ pub struct Recorder {
     names: Names,
     without_programs: Option<String>,
     guest: Option<Box<dyn Guest>>,
+    /// The functions of the kernel.
+    functions: FxHashSet<Address>,
     /// The spaces of the stacks, by the numbers of the stacks.
     spaces: Vec<Space>,
     /// The threads with stacks, and the spaces of processes.
@@ -145,6 +147,15 @@ struct Entering {
     stack: StackId,
     first: ContextId,
     thunk: Address,
+}
+
+/// A [`Tracked::Jump`].
+#[derive(Clone, Copy, Debug)]
+struct Jump {
+    stack: StackId,
+    first: ContextId,
+    from: Option<Address>,
+    function: Address,
 }
 
 /// The result of a recording.
@@ -185,6 +196,7 @@ impl Recorder {
             names: Names::new(files),
             without_programs,
             guest: None,
+            functions: FxHashSet::default(),
             spaces: Vec::new(),
             threads: FxHashMap::default(),
             processes: FxHashMap::default(),
@@ -314,6 +326,8 @@ impl Recorder {
             Kind::Hooked => {
                 return self.hooked(usize::from(record.extra), [record.sp_before, record.sp_after]);
             }
+            // A jump within a function.
+            Kind::Jump if !self.functions.contains(&Address(record.pc_after)) => return,
             _ => {}
         }
         match self.steps.meaning(record) {
@@ -334,6 +348,10 @@ impl Recorder {
             let (address, waits) = (hook.address.0, hook.reads_memory);
             self.request(Request::Hook { address, number, waits });
         }
+        let functions = guest.as_ref().map_or_else(Vec::new, |guest| guest.functions());
+        // If the emulator has ended, the records end too, which is noticed.
+        let _ = self.inbox.send_functions(&functions, &mut self.emulator);
+        self.functions.extend(functions);
         self.request(Request::Continue);
         self.totals.symbols = guest.as_ref().map_or(0, |guest| guest.symbols() as u64);
         self.names.set_thunks(guest.as_ref().map_or_else(Vec::new, |guest| guest.thunks()));
@@ -452,8 +470,8 @@ impl Recorder {
     fn keep<W: Write>(&mut self, journal: &mut Writer<W>) -> Result<(), Error> {
         let mut tracked = std::mem::take(&mut self.tracked);
         for item in tracked.drain(..) {
-            if let Tracked::Jump { stack, from: Some(thunk), function, .. } = item {
-                self.jumped(stack, thunk, function, journal)?;
+            if let Tracked::Jump { stack, first, from, function } = item {
+                self.jumped(Jump { stack, first, from, function }, journal)?;
                 continue;
             }
             self.enter_thunk(journal)?;
@@ -509,17 +527,19 @@ impl Recorder {
     }
 
     /// The top frame of a stack has jumped to a function. If it was called at a thunk, it is a frame of this
-    /// function.
-    fn jumped<W: Write>(
-        &mut self,
-        stack: StackId,
-        thunk: Address,
-        function: Address,
-        journal: &mut Writer<W>,
-    ) -> Result<(), Error> {
-        if !self.names.is_thunk(thunk) {
+    /// function, otherwise this is a tail call.
+    fn jumped<W: Write>(&mut self, jump: Jump, journal: &mut Writer<W>) -> Result<(), Error> {
+        let Jump { stack, first, from, function } = jump;
+        // Those of programs are not all known.
+        if function.0 < KERNEL || from == Some(function) {
             return Ok(());
         }
+        let Some(thunk) = from.filter(|&from| self.names.is_thunk(from)) else {
+            self.enter_thunk(journal)?;
+            let names = self.names.location(function, Space::KERNEL, self.guest.as_deref(), journal);
+            let location = names.map_err(Error::Keep)?;
+            return journal.change(Change::TailCall { stack, first, location }).map_err(Error::Keep);
+        };
         let names = self.names.entry(function, thunk, self.guest.as_deref(), journal);
         let location = names.map_err(Error::Keep)?;
         let entered = self.entering.take_if(|entering| entering.stack == stack);

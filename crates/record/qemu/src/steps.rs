@@ -54,6 +54,7 @@ impl Steps {
             }
             // Kernels return far to an address that they pushed.
             Kind::Return | Kind::FarReturn => Class::Return,
+            Kind::Jump => Class::Jump,
             Kind::Load => match self.switching.take() {
                 Some(to) => Class::Switch { to },
                 None => Class::Dynamic,
@@ -134,6 +135,8 @@ mod tests {
         for class in [Class::Switch { to: Thread(7) }, Class::Dynamic] {
             assert_eq!(next(&mut steps, load), (class, Kernel, Kernel, Space::KERNEL));
         }
+        let jump = record(Kind::Jump, (TEXT, TEXT + 0x500), (STACK, STACK));
+        assert_eq!(next(&mut steps, jump), (Class::Jump, Kernel, Kernel, Space::KERNEL));
         let class = Class::Interrupt { slot: Address(STACK - 0x28) };
         let interrupt = record(Kind::Interrupt, (TEXT, TEXT + 64), (STACK, STACK - 0x30));
         assert_eq!(next(&mut steps, interrupt), (class, Kernel, Kernel, Space::KERNEL));

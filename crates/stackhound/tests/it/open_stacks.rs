@@ -93,12 +93,12 @@ fn an_unusable_index_is_rebuilt_from_its_journal() {
     let error = open(&index).unwrap_err().to_string();
     let path = path.display();
     assert!(
-        error.ends_with(&format!("version 2; run `stackhound stack {path} --at '#0'` to rebuild it")),
+        error.ends_with(&format!("version 3; run `stackhound stack {path} --at '#0'` to rebuild it")),
         "{error}"
     );
     let alone = file(folder.path(), "alone.index", &older);
     let error = open(&alone).unwrap_err().to_string();
-    assert!(error.ends_with("version 2; open the file from which it was made to rebuild it"), "{error}");
+    assert!(error.ends_with("version 3; open the file from which it was made to rebuild it"), "{error}");
     let alone = file(folder.path(), "alone.index", &damaged);
     let error = open(&alone).unwrap_err().to_string();
     assert!(

@@ -345,6 +345,13 @@ impl System for Linux {
         self.symbols.functions(is_thunk).collect()
     }
 
+    fn functions(&self) -> Vec<Address> {
+        let mut functions: Vec<Address> =
+            self.symbols.functions(|name| !is_thunk(name) && !is_part(name)).collect();
+        functions.dedup();
+        functions
+    }
+
     fn current(&self) -> Option<&Task> {
         self.tasks.get(&self.current).map(|known| &known.task)
     }
@@ -429,9 +436,17 @@ impl Process {
 }
 
 /// Whether a function is one by which compilers replace indirect calls and jumps: `__x86_indirect_thunk_rax`
-/// jumps to the function whose address is in the register.
+/// jumps to the function whose address is in the register; or a call whose target the kernel changes:
+/// `__SCT__cond_resched` jumps to this.
 fn is_thunk(name: &str) -> bool {
-    name.strip_prefix("__x86_indirect_").is_some_and(|rest| rest.contains("thunk"))
+    let is_retpoline = name.strip_prefix("__x86_indirect_").is_some_and(|rest| rest.contains("thunk"));
+    is_retpoline || name.starts_with("__SCT__")
+}
+
+/// Whether a symbol is a part of other functions: the instructions by which they return, or seldom executed ones
+/// that the compiler has moved.
+fn is_part(name: &str) -> bool {
+    name.ends_with("_return_thunk") || name.contains(".cold")
 }
 
 /// Returns the path of an open file in its file system.

@@ -39,6 +39,8 @@ fn symbols() -> Vec<(i64, String)> {
         (0x920, "T__x86_indirect_thunk_r10"),
         (0x940, "T__x86_return_thunk"),
         (0x960, "D__x86_indirect_thunks"),
+        (0x980, "T__SCT__local"),
+        (0x9a0, "tlocal.isra.0.cold"),
         (0x4_0000, "D__start_init_task"),
         (0x4_0000, "Dinit_stack"),
         (0x4_4000, "D__end_init_task"),
@@ -242,7 +244,11 @@ fn functions_are_found_in_both_orders_of_the_table() {
             (0x700, true),
         ];
         assert_eq!(hooks, expected);
-        assert_eq!(linux.thunks(), [0x900, 0x920].map(|offset| Address(TEXT + offset)));
+        assert_eq!(linux.thunks(), [0x900, 0x920, 0x980].map(|offset| Address(TEXT + offset)));
+        let expected = [0, 0x100, 0x200, 0x300, 0x400, 0x500, 0x600, 0x700, 0x800].into_iter();
+        let expected = expected.chain((0..300).map(|number| 0x1_0000 + 16 * number)).chain([0x2_0000]);
+        let functions: Vec<u64> = linux.functions().iter().map(|function| function.0 - TEXT).collect();
+        assert_eq!(functions, expected.collect::<Vec<u64>>());
     }
 }
 

@@ -8,6 +8,8 @@
 pub enum Effect {
     /// A near call.
     Call(Target),
+    /// A jump. [`effect`] does not return it, because only some jumps are recorded.
+    Jump(Target),
     /// A near return that also frees this number of bytes.
     Return {
         /// The bytes after the return address.
@@ -36,7 +38,7 @@ pub enum Effect {
     Repeated,
 }
 
-/// The target of a call.
+/// The target of a call or a jump.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Target {
     /// The distance from the next instruction.
@@ -146,11 +148,20 @@ pub fn effect(bytes: &[u8]) -> Option<Effect> {
     }
 }
 
-/// Returns the target of an indirect jump. Programs jump to functions of libraries, systems have no use
-/// for it.
+/// Returns the target of an indirect jump. Programs jump to functions of libraries, kernels to other functions.
 pub fn indirect_jump(bytes: &[u8]) -> Option<Target> {
     let parsed = parse(bytes).filter(|parsed| (parsed.map, parsed.opcode) == (0, 0xff))?;
     (parsed.modrm()?.1 == 4).then(|| parsed.direct().map_or(Target::Memory, Target::Register))
+}
+
+/// Returns the distance of a direct jump from the next instruction.
+pub fn direct_jump(bytes: &[u8]) -> Option<i32> {
+    let parsed = parse(bytes).filter(|parsed| parsed.map == 0)?;
+    match parsed.opcode {
+        0xe9 => Some(i32::from_le_bytes(*parsed.rest.first_chunk()?)),
+        0xeb => Some(i32::from(*parsed.rest.first()? as i8)),
+        _ => None,
+    }
 }
 
 /// Whether an instruction certainly completes and continues with the next one: it accesses registers

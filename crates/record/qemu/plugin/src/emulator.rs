@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use crate::api::{self, Api, Array, Block, Counter, Id, Information};
 use crate::channel::Channel;
 use crate::decode::{self, Effect, Target};
-use crate::observer::{DirectCall, Instruction, Observer, PlainReturn, Processor};
+use crate::observer::{DirectCall, Instruction, KERNEL, Observer, PlainReturn, Processor};
 use crate::protocol::Ring;
 use crate::user;
 
@@ -258,7 +258,7 @@ extern "C" fn block_translated(_: Id, block: *mut Block) {
         let length = (api.insn_size)(instruction).min(bytes.len());
         let read = (api.insn_data)(instruction, bytes.as_mut_ptr().cast(), length).min(length);
         let bytes = &bytes[..read];
-        let effect = decode::effect(bytes);
+        let effect = decode::effect(bytes).or_else(|| jump(address, bytes).map(Effect::Jump));
         uncounted += 1;
         if effect.is_some() || index + 1 == count || !decode::completes(bytes) {
             (api.register_vcpu_insn_exec_inline_per_vcpu)(instruction, api::ADD, executed, uncounted);
@@ -280,6 +280,12 @@ extern "C" fn block_translated(_: Id, block: *mut Block) {
                     api::READS,
                     kept(),
                 );
+            }
+            Effect::Jump(Target::Memory) => {
+                (api.register_vcpu_mem_cb)(instruction, loaded, api::READS_REGISTERS, api::READS, kept());
+            }
+            Effect::Jump(_) => {
+                (api.register_vcpu_insn_exec_cb)(instruction, jumps, api::READS_REGISTERS, kept());
             }
             Effect::Call(Target::Memory) => {
                 let accesses = api::READS_AND_WRITES;
@@ -312,12 +318,32 @@ extern "C" fn block_translated(_: Id, block: *mut Block) {
     }
 }
 
+/// Returns the target of a jump of the kernel that may lead to another function.
+fn jump(address: u64, bytes: &[u8]) -> Option<Target> {
+    if address < KERNEL {
+        return None;
+    }
+    let leaves = |distance: &i32| {
+        let next = address.wrapping_add(bytes.len() as u64);
+        let target = next.wrapping_add_signed(i64::from(*distance));
+        with(|observer, _| observer.leaves_function(address, target))
+    };
+    match decode::direct_jump(bytes) {
+        Some(distance) => Some(distance).filter(leaves).map(Target::Relative),
+        None => decode::indirect_jump(bytes),
+    }
+}
+
 fn known(instruction: Instruction) -> *mut c_void {
     with(|observer, _| observer.keep(instruction)) as usize as *mut c_void
 }
 
 extern "C" fn begins(_: c_uint, instruction: *mut c_void) {
     with(|observer, view| observer.begins(instruction as usize as u32, view));
+}
+
+extern "C" fn jumps(_: c_uint, instruction: *mut c_void) {
+    with(|observer, view| observer.jumps(instruction as usize as u32, view));
 }
 
 extern "C" fn completed(_: c_uint, _: *mut c_void) {

@@ -6,7 +6,7 @@ use std::io::Read;
 
 use crate::channel::Channel;
 use crate::decode::{Effect, Target};
-use crate::protocol::{Kind, MEMORY_MAX, REQUEST_LENGTH, Record, Request};
+use crate::protocol::{FUNCTIONS_MAX, Kind, MEMORY_MAX, REQUEST_LENGTH, Record, Request};
 
 /// The number of vectors of the processor.
 const VECTORS: usize = 256;
@@ -15,7 +15,7 @@ const GATE: usize = 16;
 /// The exceptions that push an error code, as bits.
 const WITH_ERROR: u64 = 1 << 8 | 0b1_1111 << 10 | 1 << 17 | 1 << 21 | 1 << 29 | 1 << 30;
 /// The lowest address of the kernel's half of an address space.
-const KERNEL: u64 = 1 << 63;
+pub const KERNEL: u64 = 1 << 63;
 /// The model-specific register with the entry point of system calls.
 const ENTRY: u64 = 0xc000_0082;
 /// The numbers of general registers in instructions.
@@ -114,6 +114,8 @@ pub struct Observer {
     requests: u64,
     /// The functions whose calls are recorded, by address: the number, and whether the system waits.
     hooks: Vec<(u64, u8, bool)>,
+    /// The addresses of the kernel's functions, in rising order.
+    functions: Vec<u64>,
     /// All instructions with effects. Translated code refers to them by position.
     instructions: Vec<Instruction>,
     positions: HashMap<Instruction, u32>,
@@ -148,6 +150,7 @@ impl Observer {
             input,
             requests: 0,
             hooks: Vec::new(),
+            functions: Vec::new(),
             instructions: Vec::new(),
             positions: HashMap::new(),
             table: 0,
@@ -184,6 +187,13 @@ impl Observer {
     pub fn hook_at(&self, address: u64) -> Option<u8> {
         // A few hooks are compared in less time than one address is hashed.
         self.hooks.iter().find(|hook| hook.0 == address).map(|hook| hook.1)
+    }
+
+    /// Whether a direct jump of the kernel leads to the start of another function.
+    pub fn leaves_function(&self, address: u64, target: u64) -> bool {
+        let own = self.functions.partition_point(|&function| function <= address);
+        own.checked_sub(1).is_none_or(|own| self.functions[own] != target)
+            && self.functions.binary_search(&target).is_ok()
     }
 
     /// An instruction that sets the table of interrupts has read a limit or an address.
@@ -267,7 +277,11 @@ impl Observer {
                 }
                 return;
             }
-            Effect::Call(_) | Effect::Return { .. } | Effect::SetsInterruptTable | Effect::Repeated => return,
+            Effect::Call(_)
+            | Effect::Jump(_)
+            | Effect::Return { .. }
+            | Effect::SetsInterruptTable
+            | Effect::Repeated => return,
         };
         self.send_begun(sp);
         self.begun = Some(record);
@@ -308,8 +322,8 @@ impl Observer {
         }
     }
 
-    /// Another call or return has accessed memory: the return address on the stack, or before that the
-    /// target of a call.
+    /// Another call or return, or a jump, has accessed memory: the return address on the stack, or before that
+    /// the target.
     pub fn accessed(
         &mut self,
         position: u32,
@@ -327,6 +341,7 @@ impl Observer {
             Some(Effect::Return { freed }) => {
                 self.send_return((instruction.address, length), (address, freed), value, processor);
             }
+            Some(Effect::Jump(_)) => self.send_jump(&instruction, value, processor),
             Some(Effect::Call(_)) if !is_store => self.target = value,
             Some(Effect::Call(target)) => {
                 let target = match target {
@@ -338,6 +353,22 @@ impl Observer {
                 self.send_call((start, length), address, target, processor);
             }
             _ => {}
+        }
+    }
+
+    /// A jump of the kernel is about to execute. Its target is not in memory.
+    pub fn jumps(&mut self, position: u32, processor: &mut impl Processor) {
+        let Some(&instruction) = self.instructions.get(position as usize) else { return };
+        let target = match instruction.effect {
+            Some(Effect::Jump(Target::Relative(distance))) => {
+                let next = instruction.address.wrapping_add(u64::from(instruction.length));
+                next.wrapping_add_signed(i64::from(distance))
+            }
+            Some(Effect::Jump(Target::Register(number))) => processor.register(number),
+            _ => return,
+        };
+        if self.records(instruction.address, processor) {
+            self.send_jump(&instruction, target, processor);
         }
     }
 
@@ -365,6 +396,19 @@ impl Observer {
             pc_after: target,
             sp_after: slot,
             ..Record::new(Kind::Call, self.transition(processor))
+        });
+    }
+
+    fn send_jump(&mut self, instruction: &Instruction, target: u64, processor: &mut impl Processor) {
+        let sp = processor.register(RSP);
+        self.send_begun(sp);
+        self.send(Record {
+            length: instruction.length,
+            pc_before: instruction.address,
+            sp_before: sp,
+            pc_after: target,
+            sp_after: sp,
+            ..Record::new(Kind::Jump, self.transition(processor))
         });
     }
 
@@ -478,6 +522,16 @@ impl Observer {
                 }
                 Some(Request::Hook { address, number, waits }) => {
                     self.hooks.push((address, number, waits));
+                }
+                Some(Request::Functions { count }) => {
+                    let mut bytes = vec![0; 8 * count.min(FUNCTIONS_MAX) as usize];
+                    match self.input.read_exact(&mut bytes) {
+                        Ok(()) => {
+                            let (words, _) = bytes.as_chunks::<8>();
+                            self.functions = words.iter().map(|&word| u64::from_ne_bytes(word)).collect();
+                        }
+                        Err(_) => self.channel.close(),
+                    }
                 }
                 Some(Request::Continue) => return,
                 // The recorder has ended. The system continues.
@@ -685,6 +739,45 @@ mod tests {
                 "Call 0 ffffffff81000000/ffffc90000004008 ffffffff80ffff05/ffffc90000004000",
                 "Return 1 ffffffff80ffff10/ffffc90000004000 ffffffff81000005/ffffc90000004008",
                 "Return 2 7ffffffff000/1000 7/1008",
+                "End 3 0/3 0/0",
+            ]
+        );
+    }
+
+    #[test]
+    fn jumps_of_the_kernel_to_other_functions_are_recorded() {
+        let mut run = Run::new();
+        run.observer.record_from(TEXT, &mut run.machine);
+        let functions = [TEXT + 0x100, TEXT + 0x200, TEXT + 0x300];
+        let request = Request::Functions { count: 3 };
+        assert_eq!(Request::from_bytes(&request.to_bytes()), Some(request));
+        run.requests.write_all(&request.to_bytes()).unwrap();
+        run.requests.write_all(&functions.map(u64::to_ne_bytes).concat()).unwrap();
+        run.requests.write_all(&Request::Continue.to_bytes()).unwrap();
+        run.observer.serve(&mut run.machine);
+        let leaves = |at, to| run.observer.leaves_function(TEXT + at, TEXT + to);
+        assert_eq!(
+            [(0x150, 0x200), (0x90, 0x100), (0x310, 0x100)].map(|(at, to)| leaves(at, to)),
+            [true, true, true]
+        );
+        // To the start of the own function, and into functions.
+        assert_eq!([(0x250, 0x200), (0x100, 0x201)].map(|(at, to)| leaves(at, to)), [false, false]);
+        let [direct, register, memory] = [Target::Relative(-0x85), Target::Register(3), Target::Memory]
+            .map(|target| run.keep(TEXT + 0x280, 5, Some(Effect::Jump(target))));
+        let machine = &mut run.machine;
+        (machine.registers[3], machine.registers[4]) = (TEXT + 0x100, STACK);
+        machine.executed = 1;
+        run.observer.jumps(direct, machine);
+        machine.executed = 2;
+        run.observer.jumps(register, machine);
+        machine.executed = 3;
+        run.observer.accessed(memory, false, TEXT + 0x900, TEXT + 0x300, machine);
+        assert_eq!(
+            run.end(),
+            [
+                "Jump 0 ffffffff81000280/ffffc90000004000 ffffffff81000200/ffffc90000004000",
+                "Jump 1 ffffffff81000280/ffffc90000004000 ffffffff81000100/ffffc90000004000",
+                "Jump 2 ffffffff81000280/ffffc90000004000 ffffffff81000300/ffffc90000004000",
                 "End 3 0/3 0/0",
             ]
         );

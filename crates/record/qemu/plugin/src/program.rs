@@ -37,16 +37,7 @@ const DISABLED: u64 = 2;
 pub struct Instruction {
     pub address: u64,
     pub length: u8,
-    pub action: Action,
-}
-
-/// The reason why an instruction is recorded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Action {
-    /// It has this effect.
-    Effect(Effect),
-    /// It jumps to this target.
-    Jump(Target),
+    pub effect: Effect,
 }
 
 /// What a system call registers for a signal.
@@ -172,7 +163,7 @@ impl Program {
 
     /// An instruction with an effect is about to execute.
     pub fn begins(&mut self, cpu: u32, position: u32, processor: &mut impl Processor) {
-        let Some(&Instruction { address, length, action }) = self.instructions.get(position as usize) else {
+        let Some(&Instruction { address, length, effect }) = self.instructions.get(position as usize) else {
             return;
         };
         let sp = processor.register(RSP);
@@ -184,25 +175,25 @@ impl Program {
             sp_before: sp,
             ..Record::new(Kind::Load, self.transition(1, processor))
         };
-        match action {
-            Action::Effect(Effect::LoadsStackPointer) => {
+        match effect {
+            Effect::LoadsStackPointer => {
                 record.pc_after = address.wrapping_add(u64::from(length));
                 if let Some(thread) = self.threads.get_mut(cpu as usize) {
                     thread.begun = Some(record);
                 }
                 return;
             }
-            Action::Effect(Effect::FarReturn) => {
+            Effect::FarReturn => {
                 record.kind = Kind::FarReturn;
                 record.pc_after = word(processor, sp);
                 record.sp_after = sp.wrapping_add(16);
             }
-            Action::Effect(Effect::SystemCall) if processor.register(RAX) == SIGRETURN => {
+            Effect::SystemCall if processor.register(RAX) == SIGRETURN => {
                 record.kind = Kind::InterruptReturn;
                 record.sp_after = word(processor, sp.wrapping_add(SAVED));
                 record.pc_after = word(processor, sp.wrapping_add(SAVED + 8));
             }
-            Action::Jump(Target::Register(number)) => {
+            Effect::Jump(Target::Register(number)) => {
                 record.kind = Kind::Jump;
                 record.pc_after = processor.register(number);
                 record.sp_after = sp;
@@ -236,7 +227,7 @@ impl Program {
         (is_store, address, value): (bool, u64, u64),
         processor: &mut impl Processor,
     ) {
-        let Some(&Instruction { address: pc_before, length, action }) =
+        let Some(&Instruction { address: pc_before, length, effect }) =
             self.instructions.get(position as usize)
         else {
             return;
@@ -250,17 +241,17 @@ impl Program {
             sp_after: address,
             ..Record::new(Kind::Return, self.transition(1, processor))
         };
-        match action {
-            Action::Effect(Effect::Return { freed }) => {
+        match effect {
+            Effect::Return { freed } => {
                 record.sp_after = address.wrapping_add(8 + u64::from(freed));
             }
-            Action::Effect(Effect::Call(_)) if !is_store => {
+            Effect::Call(_) if !is_store => {
                 if let Some(thread) = self.threads.get_mut(cpu as usize) {
                     thread.target = value;
                 }
                 return;
             }
-            Action::Effect(Effect::Call(target)) => {
+            Effect::Call(target) => {
                 record.kind = Kind::Call;
                 record.sp_before = address.wrapping_add(8);
                 record.pc_after = match target {
@@ -269,11 +260,11 @@ impl Program {
                     Target::Memory => self.threads.get(cpu as usize).map_or(0, |thread| thread.target),
                 };
             }
-            Action::Jump(_) => {
+            Effect::Jump(_) => {
                 let sp = processor.register(RSP);
                 (record.kind, record.sp_before, record.sp_after) = (Kind::Jump, sp, sp);
             }
-            Action::Effect(_) => return,
+            _ => return,
         }
         self.send_begun(cpu, record.sp_before);
         self.send(record);
@@ -460,8 +451,8 @@ mod tests {
         }
 
         /// An instruction begins.
-        fn begins(&mut self, cpu: u32, address: u64, sp: u64, action: Action) {
-            let position = self.program.keep(Instruction { address, length: 3, action });
+        fn begins(&mut self, cpu: u32, address: u64, sp: u64, effect: Effect) {
+            let position = self.program.keep(Instruction { address, length: 3, effect });
             self.machine.executed += 1;
             self.machine.registers[4] = sp;
             self.program.begins(cpu, position, &mut self.machine);
@@ -469,8 +460,8 @@ mod tests {
 
         /// A call accesses the stack.
         fn calls(&mut self, cpu: u32, address: u64, slot: u64) {
-            let action = Action::Effect(Effect::Call(Target::Relative(0x100)));
-            let position = self.program.keep(Instruction { address, length: 5, action });
+            let effect = Effect::Call(Target::Relative(0x100));
+            let position = self.program.keep(Instruction { address, length: 5, effect });
             self.machine.executed += 1;
             self.program.accessed(cpu, position, (true, slot, address + 5), &mut self.machine);
         }
@@ -496,8 +487,8 @@ mod tests {
         }
     }
 
-    const LOAD: Action = Action::Effect(Effect::LoadsStackPointer);
-    const SYSTEM: Action = Action::Effect(Effect::SystemCall);
+    const LOAD: Effect = Effect::LoadsStackPointer;
+    const SYSTEM: Effect = Effect::SystemCall;
 
     #[test]
     fn a_switch_is_a_transition_and_new_threads_send_the_map() {
@@ -576,15 +567,15 @@ mod tests {
     #[test]
     fn iterations_are_no_transitions_and_other_system_calls_have_no_records() {
         let mut run = Run::new();
-        let action = Action::Effect(Effect::Repeated);
-        let copy = run.program.keep(Instruction { address: CODE, length: 2, action });
+        let effect = Effect::Repeated;
+        let copy = run.program.keep(Instruction { address: CODE, length: 2, effect });
         for _ in 0..3 {
             run.machine.executed += 1;
             run.program.repeated(0, copy, &mut run.machine);
         }
         run.begins(0, CODE + 2, STACK, SYSTEM);
         run.program.memory(Kind::Released, 0x1000, 0x3000, &run.machine);
-        run.begins(0, CODE + 4, STACK, Action::Jump(Target::Register(3)));
+        run.begins(0, CODE + 4, STACK, Effect::Jump(Target::Register(3)));
         assert_eq!(
             run.end()[2..],
             ["Released 1 0/1000 0/3000", "Jump 2 401004/7fff7000 0/7fff7000", "End 3 0/5 2/0"]

@@ -98,7 +98,7 @@ pub enum Kind {
     Alternate = 18,
     /// The memory from `sp_before` to `sp_after` was released.
     Released = 19,
-    /// An indirect jump.
+    /// An indirect jump. In a system, those of the kernel, and its direct jumps to other functions.
     Jump = 20,
     /// The mapped files of a program, in the form of `/proc/self/maps`. The length in bytes is
     /// `sp_before`. The bytes follow, padded to a multiple of [`LENGTH`].
@@ -207,6 +207,8 @@ impl Record {
 
 /// The length of a request in bytes.
 pub const REQUEST_LENGTH: usize = 24;
+/// Maximum number of functions of a kernel.
+pub const FUNCTIONS_MAX: u64 = 1 << 20;
 /// Maximum length of memory in one request.
 pub const MEMORY_MAX: u64 = 2 << 20;
 
@@ -229,6 +231,11 @@ pub enum Request {
         /// Whether the system waits for requests at each call.
         waits: bool,
     },
+    /// Gives the addresses of the kernel's functions. They follow in rising order, eight bytes each.
+    Functions {
+        /// Their number, at most [`FUNCTIONS_MAX`].
+        count: u64,
+    },
     /// The system continues.
     Continue,
 }
@@ -242,6 +249,7 @@ impl Request {
                 [2, address, u64::from(number) << 1 | u64::from(waits)]
             }
             Request::Continue => [3, 0, 0],
+            Request::Functions { count } => [4, count, 0],
         };
         let mut bytes = [0; REQUEST_LENGTH];
         for (chunk, word) in bytes.chunks_exact_mut(8).zip(words) {
@@ -258,6 +266,7 @@ impl Request {
             1 => Request::Read { address, length: detail },
             2 => Request::Hook { address, number: (detail >> 1) as u8, waits: detail & 1 != 0 },
             3 => Request::Continue,
+            4 => Request::Functions { count: address },
             _ => return None,
         })
     }

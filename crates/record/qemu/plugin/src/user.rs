@@ -19,7 +19,7 @@ use crate::api::{self, Api, Array, Block, Counter, Id, Scoreboard};
 use crate::channel::Channel;
 use crate::decode::{self, Effect, Target};
 use crate::emulator::{self, Registers, View};
-use crate::program::{Action, Instruction, Program};
+use crate::program::{Instruction, Program};
 use crate::protocol::{Kind, Ring};
 
 /// The number of instructions after which another thread may have the turn.
@@ -310,31 +310,30 @@ extern "C" fn block_translated(_: Id, block: *mut Block) {
         let length = (api.insn_size)(instruction).min(bytes.len());
         let read = (api.insn_data)(instruction, bytes.as_mut_ptr().cast(), length).min(length);
         let bytes = &bytes[..read];
-        let effect = decode::effect(bytes).map(Action::Effect);
-        let action = effect.or_else(|| decode::indirect_jump(bytes).map(Action::Jump));
+        let effect = decode::effect(bytes).or_else(|| decode::indirect_jump(bytes).map(Effect::Jump));
         uncounted += 1;
-        if action.is_some() || index + 1 == count || !decode::completes(bytes) {
+        if effect.is_some() || index + 1 == count || !decode::completes(bytes) {
             (api.register_vcpu_insn_exec_inline_per_vcpu)(instruction, api::ADD, executed, uncounted);
             uncounted = 0;
         }
-        after_load = action == Some(Action::Effect(Effect::LoadsStackPointer));
-        let Some(action) = action else { continue };
-        let known = user.lock().program.keep(Instruction { address, length: length as u8, action });
+        after_load = effect == Some(Effect::LoadsStackPointer);
+        let Some(effect) = effect else { continue };
+        let known = user.lock().program.keep(Instruction { address, length: length as u8, effect });
         let userdata = known as usize as *mut c_void;
-        let accesses = match action {
-            Action::Effect(Effect::Repeated) => {
+        let accesses = match effect {
+            Effect::Repeated => {
                 (api.register_vcpu_insn_exec_cb)(instruction, repeated, api::NO_REGISTERS, userdata);
                 continue;
             }
-            Action::Effect(Effect::Call(_)) => api::READS_AND_WRITES,
-            Action::Effect(Effect::Return { .. }) | Action::Jump(Target::Memory) => api::READS,
+            Effect::Call(_) => api::READS_AND_WRITES,
+            Effect::Return { .. } | Effect::Jump(Target::Memory) => api::READS,
             _ => {
                 (api.register_vcpu_insn_exec_cb)(instruction, begins, api::READS_REGISTERS, userdata);
                 continue;
             }
         };
-        let flags = match action {
-            Action::Effect(Effect::Call(Target::Register(_))) | Action::Jump(_) => api::READS_REGISTERS,
+        let flags = match effect {
+            Effect::Call(Target::Register(_)) | Effect::Jump(_) => api::READS_REGISTERS,
             _ => api::NO_REGISTERS,
         };
         (api.register_vcpu_mem_cb)(instruction, accessed, flags, accesses, userdata);

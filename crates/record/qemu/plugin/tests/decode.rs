@@ -6,7 +6,7 @@ use iced_x86::{
     OpKind, Register,
 };
 use proptest::prelude::*;
-use stackhound_qemu_plugin::decode::{Effect, Target, completes, effect, indirect_jump};
+use stackhound_qemu_plugin::decode::{Effect, Target, completes, direct_jump, effect, indirect_jump};
 
 #[test]
 fn instructions_have_effects() {
@@ -171,6 +171,15 @@ proptest! {
                 _ => Target::Memory,
             });
             prop_assert_eq!(indirect_jump(&bytes[..decoded.len()]), expected, "{:02x?} {}", bytes, decoded);
+        }
+    }
+
+    #[test]
+    fn direct_jumps_are_those_of_a_complete_decoder(bytes in bytes()) {
+        if let Some(decoded) = decode(&bytes) {
+            let is_jump = decoded.mnemonic() == Mnemonic::Jmp && decoded.op0_kind() == OpKind::NearBranch64;
+            let expected = is_jump.then(|| decoded.near_branch64().wrapping_sub(decoded.next_ip()) as i32);
+            prop_assert_eq!(direct_jump(&bytes[..decoded.len()]), expected, "{:02x?} {}", bytes, decoded);
         }
     }
 
