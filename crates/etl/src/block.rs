@@ -164,9 +164,13 @@ impl Block {
             }
             last = time;
             let entry = Entry::new(&record, offset);
-            if selection.as_mut().is_none_or(|selection| selection.has(&entry, &record)) {
-                entries.push(entry);
+            match &mut selection {
+                Some(selection) => selection.add(entry, &record, &mut entries),
+                None => entries.push(entry),
             }
+        }
+        if let Some(selection) = selection {
+            selection.end(&mut entries);
         }
         // Processors that share one stream may write their records slightly out of order.
         if !sorted && origin.processor.is_none() {

@@ -67,8 +67,9 @@ impl Selection {
         self
     }
 
-    /// Adds records whose headers state a thread and its process: of each buffer, the first record of
-    /// each thread, each that states another process than the record before it, and some more.
+    /// Adds records whose headers state a thread and its process: of each buffer, the first and the last
+    /// record of each thread, those before and after a change of its process, and some more. Records
+    /// of stacks can state the other process.
     pub fn thread_owners(self) -> Selection {
         Selection { thread_owners: true, ..self }
     }
@@ -94,10 +95,18 @@ impl Selection {
 /// The records of one buffer that a [`Selection`] has.
 pub(crate) struct BufferSelection<'s> {
     selection: &'s Selection,
-    /// The ids that headers stated last. Threads share slots.
-    owners: [(Option<Tid>, Option<Pid>); OWNERS],
+    /// What was stated last. Threads share slots.
+    owners: [Owner; OWNERS],
     /// The providers whose traits were found last. Providers share slots.
     providers: [Option<Guid>; PROVIDERS],
+}
+
+/// The process of a thread, as records state it.
+#[derive(Clone, Copy, Default)]
+struct Owner {
+    ids: Option<(Pid, Tid)>,
+    /// The last record that repeats it, if it was not selected.
+    repetition: Option<Entry>,
 }
 
 /// Threads of one buffer are few.
@@ -108,14 +117,28 @@ const PROVIDERS: usize = 16;
 
 impl<'s> BufferSelection<'s> {
     pub fn new(selection: &'s Selection) -> BufferSelection<'s> {
-        BufferSelection { selection, owners: [(None, None); OWNERS], providers: [None; PROVIDERS] }
+        BufferSelection { selection, owners: [Owner::default(); OWNERS], providers: [None; PROVIDERS] }
     }
 
+    /// Adds the next record to `entries` if it is selected.
     #[inline]
-    pub fn has(&mut self, entry: &Entry, record: &Record<'_>) -> bool {
-        self.selection.has(entry)
-            || (self.selection.thread_owners && self.states_owner(record))
-            || (self.selection.provider_traits && entry.has_extended_items() && self.has_traits(record))
+    pub fn add(&mut self, entry: Entry, record: &Record<'_>, entries: &mut Vec<Entry>) {
+        let mut is_selected = self.selection.has(&entry)
+            || (self.selection.provider_traits && entry.has_extended_items() && self.has_traits(record));
+        if self.selection.thread_owners
+            && let Some(ids) = stated_ids(record)
+        {
+            // Thread ids are multiples of four.
+            let owner = &mut self.owners[ids.1.0 as usize / 4 % OWNERS];
+            if owner.ids != Some(ids) {
+                entries.extend(owner.repetition);
+                is_selected = true;
+            }
+            *owner = Owner { ids: Some(ids), repetition: (!is_selected).then_some(entry) };
+        }
+        if is_selected {
+            entries.push(entry);
+        }
     }
 
     fn has_traits(&mut self, record: &Record<'_>) -> bool {
@@ -129,13 +152,29 @@ impl<'s> BufferSelection<'s> {
         is_wanted
     }
 
-    fn states_owner(&mut self, record: &Record<'_>) -> bool {
-        let (Some(tid), Some(pid)) = (record.tid(), record.pid()) else { return false };
-        // Thread ids are multiples of four.
-        let slot = &mut self.owners[tid.0 as usize / 4 % OWNERS];
-        let owner = (Some(tid), Some(pid));
-        std::mem::replace(slot, owner) != owner
+    /// Ends the buffer.
+    pub fn end(self, entries: &mut Vec<Entry>) {
+        if self.selection.thread_owners {
+            entries.extend(self.owners.iter().filter_map(|owner| owner.repetition));
+            // The repetitions were added later.
+            entries.sort_by_key(Entry::offset);
+        }
     }
+}
+
+/// The process and the thread that the header of a record states, or the record of a stack.
+fn stated_ids(record: &Record<'_>) -> Option<(Pid, Tid)> {
+    use crate::hook_id::{STACK_WALK_KEY_KERNEL, STACK_WALK_KEY_USER, STACK_WALK_STACK};
+    if let (Some(pid), Some(tid)) = (record.pid(), record.tid()) {
+        return Some((pid, tid));
+    }
+    let is_stack =
+        matches!(record.hook_id(), Some(STACK_WALK_STACK | STACK_WALK_KEY_KERNEL | STACK_WALK_KEY_USER));
+    // After the time of the event.
+    let (_, ids) = record.payload().split_first_chunk::<8>().filter(|_| is_stack)?;
+    let (pid, ids) = ids.split_first_chunk()?;
+    let (tid, _) = ids.split_first_chunk()?;
+    Some((Pid::known(u32::from_le_bytes(*pid))?, Tid::known(u32::from_le_bytes(*tid))?))
 }
 
 fn set(bits: &mut Bits, number: u16) {

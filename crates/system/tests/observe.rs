@@ -3,8 +3,8 @@
 use std::io::Cursor;
 use std::sync::Arc;
 
-use stackhound_etl::EtlFile;
 use stackhound_etl::write::{EtlWriter, HeaderSpec, Issuer, Payload, RecordSpec, Session};
+use stackhound_etl::{EtlFile, Selection};
 use stackhound_system::{
     Caller, Evidence, FileKey, FileObject, KeyControlBlock, Losses, Span, System, SystemStats,
 };
@@ -60,16 +60,20 @@ fn machine(pointer_size: PointerSize, events: &[EventSpec<'_>], cut: usize) -> (
         };
         writer.write(0, &record).unwrap();
     }
-    (observed(writer, pointer_size), start)
+    (observed(writer, pointer_size, None), start)
 }
 
-/// The machine of a trace.
-fn observed(writer: EtlWriter<Cursor<Vec<u8>>>, pointer_size: PointerSize) -> System {
+/// The machine of the selected records of a trace.
+fn observed(
+    writer: EtlWriter<Cursor<Vec<u8>>>,
+    pointer_size: PointerSize,
+    selection: Option<&Selection>,
+) -> System {
     let (file, _) = writer.finish().unwrap();
     let etl_file = EtlFile::open(file.into_inner().into()).unwrap();
     let mut system = System::new(pointer_size, Losses::default());
     for buffer in &etl_file.index().buffers {
-        let block = Arc::new(etl_file.block(buffer, None).unwrap().0);
+        let block = Arc::new(etl_file.block(buffer, selection).unwrap().0);
         for (index, entry) in block.entries().iter().enumerate() {
             system.observe(&Event::new(&block, index as u32, TraceTime(entry.time.0)));
         }
@@ -142,11 +146,38 @@ fn the_header_of_a_start_does_not_state_an_earlier_thread() {
         let (time, payload) = (RawTime(start + time), Payload::Bytes(&bytes));
         writer.write(0, &RecordSpec { time, pointer_size, header, payload }).unwrap();
     }
-    let system = observed(writer, pointer_size);
+    let system = observed(writer, pointer_size, None);
     for (time, process) in [(20, 7), (30, 7), (39, 7), (40, 8)] {
         let found = system.thread_of_event(Tid(9), TraceTime(start + time)).map(|thread| thread.pid());
         assert_eq!(found, Some(Pid(process)), "{time}");
     }
+}
+
+/// A pass over the selected records knows the last statement before another one.
+#[test]
+fn selected_records_state_how_long_a_thread_had_its_process() {
+    const READ: u16 = 0x443;
+    let (session, pointer_size) = (Session::default(), PointerSize::Eight);
+    let start = session.start.0;
+    let mut writer = EtlWriter::new(session, Cursor::new(Vec::new())).unwrap();
+    let by_header =
+        |pid| HeaderSpec::System { hook_id: READ, version: 3, issuer: Issuer::new(Pid(pid), Tid(9)) };
+    let stack = HeaderSpec::PerfInfo { hook_id: 0x1820, version: 2, pebs_index: None, counters: &[] };
+    let of_stack = payload(&[U64(start as u64 + 50), U32(8), U32(9), P(0x1000)], pointer_size);
+    let read = [0; 64];
+    for (time, process) in [(10, 7), (20, 7), (30, 7), (50, 0), (60, 8), (70, 8), (80, 8)] {
+        let (header, bytes) =
+            if process == 0 { (stack, &of_stack[..]) } else { (by_header(process), &read[..]) };
+        let (time, payload) = (RawTime(start + time), Payload::Bytes(bytes));
+        writer.write(0, &RecordSpec { time, pointer_size, header, payload }).unwrap();
+    }
+    let system = observed(writer, pointer_size, Some(&System::selection()));
+    for (time, process) in [(10, Some(7)), (30, Some(7)), (40, None), (50, Some(8)), (80, Some(8))] {
+        let found = system.thread_of_event(Tid(9), TraceTime(start + time)).map(|thread| thread.pid());
+        assert_eq!(found, process.map(Pid), "{time}");
+    }
+    let thread = system.thread_of_event(Tid(9), TraceTime(start + 80)).unwrap();
+    assert_eq!(thread.process_observed(), Some((TraceTime(start + 50), TraceTime(start + 80))));
 }
 
 #[test]
