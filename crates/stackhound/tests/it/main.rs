@@ -17,6 +17,7 @@ mod moments;
 mod one_answer;
 mod one_code;
 mod open_stacks;
+mod presets;
 mod rule_fields;
 mod scenario;
 mod threat_intelligence;
