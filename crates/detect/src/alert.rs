@@ -34,8 +34,8 @@ pub struct Alert {
     pub detections: Vec<(Analytic, Severity, u64)>,
     /// The highest severity of its findings.
     pub severity: Severity,
-    /// The number of raw events with findings, each counted once. A record of a log is counted once for its findings of
-    /// detections and once for those of rules, which are evaluated separately.
+    /// The number of raw events with findings, each counted once. A record of a log is counted once
+    /// for its findings of detections and once for those of rules, which are evaluated separately.
     pub events: u64,
 }
 

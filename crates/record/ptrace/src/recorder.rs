@@ -337,7 +337,7 @@ impl Recorder {
                     self.totals.frames += 1;
                     Some(function)
                 }
-                // Those from and to stubs are not told from tail calls.
+                // Jumps from and to stubs are not distinguished from tail calls.
                 Tracked::Jump { .. } => continue,
                 _ => None,
             };

@@ -23,8 +23,8 @@ const WITHOUT_ALLOCATIONS: [&str; 5] = ["CS02", "CS03", "CS04", "CS05", "CS06"];
 const UNUSED: u16 = 0x2fff;
 
 /// Whether a hook id is that of an event which every kernel session logs, or of a part of a stack. The
-/// user part of a stack can belong to several events, so those of events that are not in a preset are
-/// not told apart.
+/// user part of a stack can belong to several events, so parts of stacks are kept for events that are
+/// not in a preset too.
 fn is_always_logged(id: u16) -> bool {
     const CONFIGURATION: u16 = 0x0b;
     const STACK_WALK: u16 = 0x18;
