@@ -6,7 +6,8 @@
 //! - From the whole trace: everything from which its state is known (processes, threads, images, methods,
 //!   memory, files, registry keys, volumes), descriptions of events, names of providers, and the
 //!   configuration of the machine and of its session. Also the stacks of those of them whose process only
-//!   the stack states.
+//!   the stack states. Of each thread whose process no thread event states, the first and the last event
+//!   that does, and those before and after each change.
 //! - Parts and key definitions of the stacks of selected events, and the evidence about these stacks:
 //!   [`NeededStacks`].
 //! - Other events with exactly the time of a selected one in its session, because a part of a stack could
@@ -37,6 +38,7 @@ use stackhound_frames::{CallJoin, CreateEnds};
 use stackhound_schema::ProviderTraits;
 use stackhound_schema::kernel::{class_guid, hook_id};
 use stackhound_stacks::{NeededStacks, Window, is_stack_record};
+use stackhound_system::System;
 use stackhound_trace::{Event, LossMap, OpenTrace, TimeBase, TraceTime};
 use stackhound_types::{FileTime, Guid, Pid, Tid};
 
@@ -94,6 +96,10 @@ pub struct Selected {
     /// The events that are needed without being selected, and those of them whose stacks are, too.
     needed: Bits,
     needed_stacks: Bits,
+    /// The events that alone state the process of a thread.
+    owners: Bits,
+    /// The last event that states the process of each thread.
+    last_owners: HashMap<Tid, Statement>,
     /// Whose stacks are selected.
     threads: HashSet<(Pid, Tid)>,
     /// The time of the last entry or exit of a system call.
@@ -112,6 +118,8 @@ impl Selected {
             events: Bits::default(),
             needed: Bits::default(),
             needed_stacks: Bits::default(),
+            owners: Bits::default(),
+            last_owners: HashMap::new(),
             threads: HashSet::new(),
             last_call: None,
             window: pipeline.window(),
@@ -121,9 +129,12 @@ impl Selected {
             if choose(view, number, &mut selected)? {
                 selected.add(view, number);
             }
+            selected.observe_owners(view, number);
             number += 1;
             ControlFlow::Continue(())
         });
+        let last = std::mem::take(&mut selected.last_owners);
+        last.into_values().filter(|last| !last.is_repeated).for_each(|last| selected.keep_owner(last));
         (selected, outcome)
     }
 
@@ -149,6 +160,38 @@ impl Selected {
         }
     }
 
+    /// Finds the events that alone state the process of a thread.
+    fn observe_owners(&mut self, view: &EventView<'_>, number: u64) {
+        let delivered = view.delivered();
+        let in_header = System::owner_in_header(view.event());
+        let in_stack = delivered.stack_pid().zip(delivered.stack_tid()).filter(|_| delivered.stack.is_some());
+        let in_stack = in_stack.filter(|ids| in_header != Some(*ids));
+        for (ids, in_stack) in [(in_header, false), (in_stack, true)] {
+            let Some((pid, tid)) = ids else { continue };
+            let thread = view.trace_state().system().thread_at(tid, view.time());
+            let is_repeated = thread.is_some_and(|of| of.pid() == pid && of.observed().is_some());
+            let statement = Statement { pid, tid, number, in_stack, is_repeated };
+            match self.last_owners.insert(tid, statement) {
+                Some(last) if last.pid == pid => {}
+                Some(last) => {
+                    self.keep_owner(last);
+                    self.keep_owner(statement);
+                }
+                None if is_repeated => {}
+                None => self.keep_owner(statement),
+            }
+        }
+    }
+
+    fn keep_owner(&mut self, statement: Statement) {
+        let Statement { pid, tid, number, in_stack, .. } = statement;
+        self.owners.set(number);
+        if in_stack {
+            self.needed_stacks.set(number);
+            self.threads.insert((pid, tid));
+        }
+    }
+
     fn add(&mut self, view: &EventView<'_>, number: u64) {
         self.events.set(number);
         self.expect_stack(view);
@@ -156,6 +199,19 @@ impl Selected {
             self.last_call = self.last_call.max(Some(view.time()));
         }
     }
+}
+
+/// An event that states the process of a thread.
+#[derive(Clone, Copy, Debug)]
+struct Statement {
+    pid: Pid,
+    tid: Tid,
+    /// The number of the event.
+    number: u64,
+    /// Whether its stack states them, and not its header.
+    in_stack: bool,
+    /// Whether thread events state the same about this thread.
+    is_repeated: bool,
 }
 
 /// The numbers of records that a cut keeps, by reason: the first that applies.
@@ -234,6 +290,7 @@ impl Cut {
                 is_selected: is_in(&selected.events),
                 is_needed: is_in(&selected.needed),
                 needs_stack: is_in(&selected.needed_stacks),
+                is_owner: is_in(&selected.owners),
             };
             group.push(member);
             delivered += u64::from(!is_stack_record);
@@ -334,6 +391,7 @@ struct Member {
     is_selected: bool,
     is_needed: bool,
     needs_stack: bool,
+    is_owner: bool,
 }
 
 impl Member {
@@ -389,7 +447,8 @@ impl Search<'_> {
                 continue;
             }
             let has_time = sessions.contains(&event.session_number());
-            let is_state = TraceState::uses(&event) || is_configuration(&event) || self.is_name(&event);
+            let is_name = self.is_name(&event);
+            let is_state = TraceState::uses(&event) || is_configuration(&event) || is_name || member.is_owner;
             // Only the stack of some events states their process. Without it, a filter would take the
             // process in the payload, which can be another one.
             let is_by_stack = || is_state && event.hook_id().is_some() && event.header_pid().is_none();

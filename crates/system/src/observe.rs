@@ -222,8 +222,7 @@ impl System {
     fn observe_thread_owner(&mut self, event: &Event<'_>) {
         let record = event.record();
         if let (Some(tid), Some(pid)) = (record.tid(), record.pid()) {
-            let is_of_tool = event.kind().is_classic() && record.guid().is_some_and(is_added_by_tools);
-            if !is_of_tool {
+            if states_its_thread(event, &record) {
                 self.take_thread_owner(event.time(), pid, tid);
             }
         } else if event.hook_id().is_some_and(|hook_id| STACKS.contains(&hook_id))
@@ -232,6 +231,13 @@ impl System {
         {
             self.take_thread_owner(event.time(), pid, tid);
         }
+    }
+
+    /// The process and the thread that the header of an event states, as the one of this thread.
+    pub fn owner_in_header(event: &Event<'_>) -> Option<(Pid, Tid)> {
+        let record = event.record();
+        let ids = (record.pid()?, record.tid()?);
+        states_its_thread(event, &record).then_some(ids)
     }
 
     /// Requests the memory that the statements in a block about methods will need, if there are so
@@ -662,6 +668,12 @@ fn integrity(Sid(label): Sid<'_>) -> Option<u32> {
     const AUTHORITY: [u8; 8] = [1, 1, 0, 0, 0, 0, 0, 16];
     let (authority, level) = label.split_first_chunk::<8>()?;
     (*authority == AUTHORITY).then_some(u32::from_le_bytes(level.try_into().ok()?))
+}
+
+/// Whether the ids in the header are those of the thread of the event.
+#[inline]
+fn states_its_thread(event: &Event<'_>, record: &Record<'_>) -> bool {
+    !event.kind().is_classic() || !record.guid().is_some_and(is_added_by_tools)
 }
 
 /// The thread in the header, if the kernel wrote it.

@@ -18,6 +18,7 @@ use stackhound::trace::{OpenTrace, Source, TraceTime};
 use stackhound::{Enrichment, EventView, Passes, Pipeline, Predicate, TraceState};
 use stackhound_etl::EtlFile;
 use stackhound_scenario::{Mix, Scenario};
+use stackhound_schema::kernel::hook_id;
 
 use crate::loss::drops::without;
 
@@ -233,6 +234,29 @@ fn traces_of_windows_are_cut() {
             ];
             let (total, same) = check(name, &bytes, &some);
             assert!(total > 0 && same == total, "{name}: {same} of {total}");
+        }
+    }
+}
+
+/// Traces can have no events about threads, and no stacks of context switches: then other events of the
+/// threads state their processes.
+#[test]
+fn processes_of_threads_are_the_same_in_a_cut_trace() {
+    const OF_THREADS: [u16; 4] =
+        [hook_id::THREAD_START, hook_id::THREAD_END, hook_id::THREAD_DC_START, hook_id::THREAD_DC_END];
+    const OF_STACKS: [u16; 3] =
+        [hook_id::STACK_WALK_STACK, hook_id::STACK_WALK_KEY_KERNEL, hook_id::STACK_WALK_KEY_USER];
+    for (name, trace) in crate::measured::generated() {
+        for removed in [&OF_THREADS[..], &[OF_THREADS.as_slice(), &OF_STACKS].concat()] {
+            let bytes = crate::measured::changed_file(&trace, removed, None);
+            let whole = open(&bytes);
+            let (total, same) = check(&name, &bytes, &selections());
+            assert!(total > 4_000 && same == total, "{name}: {same} of {total}");
+            for text in ["event ~ 'Thread/CSwitch'", "process i~ 'browser.exe'", "pid > 100"] {
+                for part in [None, Some((30, 60))] {
+                    check_sums(&name, &whole, Conditions { filter: Some(text), part });
+                }
+            }
         }
     }
 }

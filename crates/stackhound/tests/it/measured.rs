@@ -172,6 +172,10 @@ fn of_provider() -> HeaderSpec<'static> {
 
 /// A trace without some of its kernel events, and with an event of a provider some ticks after its end.
 pub fn changed(trace: &OpenTrace, ids: &[u16], tail: Option<i64>) -> OpenTrace {
+    open(changed_file(trace, ids, tail))
+}
+
+pub fn changed_file(trace: &OpenTrace, ids: &[u16], tail: Option<i64>) -> Vec<u8> {
     let header = trace.sources()[0].etl_file.session();
     let mut writer = EtlWriter::new(Session::of(header), Cursor::new(Vec::new())).unwrap();
     let mut last = RawTime(0);
@@ -190,7 +194,7 @@ pub fn changed(trace: &OpenTrace, ids: &[u16], tail: Option<i64>) -> OpenTrace {
         let record = RecordSpec { time, pointer_size: PointerSize::Eight, header: of_provider(), payload };
         writer.write(0, &record).unwrap();
     }
-    open(writer.finish().unwrap().0.into_inner())
+    writer.finish().unwrap().0.into_inner()
 }
 
 /// A session with context switches, and another one that runs for ten seconds more.
