@@ -2,10 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::io::Cursor;
 use std::path::Path;
 use std::process::{Command, Output};
 
 use serde_json::Value;
+use stackhound::etl::record::Descriptor;
+use stackhound::etl::write::{EtlWriter, HeaderSpec, Issuer, Payload, RecordSpec, Session};
+use stackhound::{Guid, Pid, PointerSize, RawTime, Tid};
 
 fn stackhound(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_stackhound")).args(arguments).output().expect("the program runs")
@@ -97,6 +101,40 @@ fn sizes_of_logs_are_counted() {
         before.rsplit_once(", ").expect(&before).1.to_owned()
     };
     assert_eq!(size("hunt"), size("events"));
+}
+
+/// A collection of .NET, whose thread suspended the others for 412 µs.
+#[test]
+fn short_pauses_are_not_zero() {
+    const RUNTIME: Guid = Guid::from_u128(0xe13c0d23_ccbc_4e12_931b_d9cc2eee27e4);
+    let session = Session::default();
+    let start = session.start.0;
+    let mut writer = EtlWriter::new(session, Cursor::new(Vec::new())).unwrap();
+    // The times are ticks of 100 ns: suspension, start, end, and the end of the restart.
+    let events: [(i64, u16, &[u32]); 4] =
+        [(100, 9, &[1, 0]), (200, 1, &[1, 1, 0, 0]), (4_000, 2, &[1, 0]), (4_220, 3, &[])];
+    for (time, id, fields) in events {
+        let descriptor = Descriptor { id, version: 1, channel: 0, level: 4, opcode: 0, task: 0, keyword: 1 };
+        let header = HeaderSpec::Event {
+            provider: RUNTIME,
+            descriptor,
+            property: 0,
+            issuer: Issuer::new(Pid(8), Tid(16)),
+            activity: Guid::ZERO,
+            items: &[],
+        };
+        let payload: Vec<u8> = fields.iter().flat_map(|field| field.to_le_bytes()).chain([0; 2]).collect();
+        let (time, payload) = (RawTime(start + time), Payload::Bytes(&payload));
+        let record = RecordSpec { time, pointer_size: PointerSize::Eight, header, payload };
+        writer.write(0, &record).unwrap();
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("pause.etl");
+    fs::write(&trace, writer.finish().unwrap().0.into_inner()).unwrap();
+    let screen = written(&["summary", "-q", text(&trace)]);
+    assert!(screen.contains("1 pause, together 0.412 ms, longest 0.412 ms"), "{screen}");
+    let measured = written(&["top", "gc", "-q", text(&trace)]);
+    assert!(measured.contains(" 0.412 "), "{measured}");
 }
 
 #[test]
