@@ -83,14 +83,13 @@ pub struct Options {
 pub struct Timeline {
     reorder: ReorderBuffer,
     tracker: Tracker,
-    last_of_switches: Option<ContextId>,
 }
 
 impl Timeline {
     /// A timeline before the first event.
     pub fn new(options: Options) -> Timeline {
         let (reorder, tracker) = (ReorderBuffer::new(options.reorder), Tracker::new(options.snapshots));
-        Timeline { reorder, tracker, last_of_switches: None }
+        Timeline { reorder, tracker }
     }
 
     /// Adds the next event.
@@ -115,9 +114,15 @@ impl Timeline {
         self.reorder.mark(Item::Replaced(tid));
     }
 
-    /// Declares that the session with context switches ended at this event, although others continue.
+    /// Declares that from here on the session with context switches records nothing, although others
+    /// continue. `last` is the context before its last event. Which threads run is then not known.
     pub fn switches_end(&mut self, last: ContextId) {
-        self.last_of_switches = Some(last);
+        self.reorder.mark(Item::SwitchesEnd(last));
+    }
+
+    /// Declares that the session with context switches continues from here on.
+    pub fn switches_go_on(&mut self) {
+        self.reorder.mark(Item::SwitchesGoOn);
     }
 
     /// Ends the trace and returns the number of transitions.
@@ -125,7 +130,7 @@ impl Timeline {
         self.reorder.end();
         self.process();
         let transitions = self.reorder.count();
-        self.tracker.end(transitions, self.last_of_switches);
+        self.tracker.end(transitions);
         transitions
     }
 

@@ -10,7 +10,7 @@
 
 use std::collections::VecDeque;
 
-use stackhound_calltree::LocationId;
+use stackhound_calltree::{ContextId, LocationId};
 use stackhound_types::Tid;
 
 use crate::stack_event::{EventKind, Interruption, StackEvent};
@@ -35,6 +35,10 @@ pub(crate) enum Item {
     Regained(u16),
     /// From here on, another thread has the id.
     Replaced(Tid),
+    /// From here on, switches are not recorded; the context before the last recorded event of their session.
+    SwitchesEnd(ContextId),
+    /// From here on, they are recorded again.
+    SwitchesGoOn,
 }
 
 #[derive(Debug)]

@@ -48,6 +48,8 @@ pub(crate) struct Tracker {
     stacks: u32,
     time: i64,
     has_switches: bool,
+    /// Whether switches are no longer recorded.
+    is_after_switches: bool,
     has_calls: bool,
 }
 
@@ -64,6 +66,7 @@ impl Tracker {
             stacks: 0,
             time: 0,
             has_switches: false,
+            is_after_switches: false,
             has_calls: false,
         }
     }
@@ -77,6 +80,8 @@ impl Tracker {
                 self.processors[cpu].is_lost = false;
             }
             Item::Replaced(tid) => self.replaced(id, tid),
+            Item::SwitchesEnd(last) => self.switches_end(last),
+            Item::SwitchesGoOn => self.is_after_switches = false,
         }
     }
 
@@ -249,6 +254,10 @@ impl Tracker {
     }
 
     fn other(&mut self, id: u64, cpu: Option<usize>, stack_event: &StackEvent) {
+        if self.is_after_switches {
+            self.after_switches(id, stack_event);
+            return;
+        }
         let Some(cpu) = cpu else {
             self.counts.without_processor += u64::from(stack_event.stack.is_some());
             return;
@@ -288,6 +297,39 @@ impl Tracker {
         self.counts.snapshots_used += u64::from(user || kernel);
     }
 
+    /// A thread logged an event while switches are not recorded. It shows the stack of the thread, and not
+    /// how long it runs.
+    fn after_switches(&mut self, id: u64, stack_event: &StackEvent) {
+        let (Some(tid), Some(stack)) = (stack_event.thread, self.wanted(stack_event)) else { return };
+        if tid == Tid(0) {
+            return;
+        }
+        let thread = self.thread(tid, None);
+        let during = Interval { first: id, last: id };
+        self.calls_may_be_over(thread, stack, id);
+        let user = self.see_user(thread, stack, during);
+        let kernel = self.see_kernel(thread, stack, during);
+        self.counts.snapshots_used += u64::from(user || kernel);
+    }
+
+    /// After context `last`, switches are not recorded.
+    fn switches_end(&mut self, ContextId(last): ContextId) {
+        if !self.has_switches {
+            return;
+        }
+        self.is_after_switches = true;
+        for cpu in 0..self.processors.len() {
+            self.settle(cpu, last + 1);
+            self.leave(cpu, last);
+            let processor = &mut self.processors[cpu];
+            processor.running = None;
+            processor.interruptions.clear();
+        }
+        for thread in &mut self.threads {
+            thread.on = None;
+        }
+    }
+
     /// From context `first` on, the events of a processor are missing.
     fn lose(&mut self, first: u64, cpu: Cpu) {
         let cpu = self.processor(cpu);
@@ -311,16 +353,10 @@ impl Tracker {
         }
     }
 
-    /// Ends the model after the last event, whose context is `last`. After the end of the switches, it
-    /// is not known which threads run.
-    pub fn end(&mut self, last: u64, last_of_switches: Option<ContextId>) {
+    /// Ends the model after the last event, whose context is `last`.
+    pub fn end(&mut self, last: u64) {
         for cpu in 0..self.processors.len() {
             self.settle(cpu, last + 1);
-            if let Some(ContextId(end)) = last_of_switches.filter(|_| self.has_switches)
-                && self.processors[cpu].since <= end
-            {
-                self.leave(cpu, end);
-            }
         }
         for thread in &mut self.threads {
             for side in thread.sides() {

@@ -53,7 +53,7 @@ impl Recorded {
         ] {
             records.extend(time.map(|time| (time, 0, kernel(id), &*interval)));
         }
-        records.extend(self.others.iter().map(|time| (*time, 0, of_provider(), &[][..])));
+        records.extend(self.others.iter().map(|time| (*time, 0, of_provider(Issuer::UNKNOWN), &[][..])));
         records.sort_by_key(|(time, ..)| *time);
         for (time, processor, header, payload) in records {
             let (time, payload) = (RawTime(START + time), Payload::Bytes(payload));
@@ -157,25 +157,33 @@ pub fn generated() -> Vec<(String, OpenTrace)> {
     mixes.into_iter().map(trace).collect()
 }
 
-/// The event of a provider without a payload.
-fn of_provider() -> HeaderSpec<'static> {
+/// The event of a provider without a payload, by a thread.
+fn of_provider(issuer: Issuer) -> HeaderSpec<'static> {
     HeaderSpec::Event {
         provider: Guid::new(1, 2, 3, [4; 8]),
         descriptor: Descriptor { id: 1, version: 0, channel: 0, level: 4, opcode: 0, task: 0, keyword: 0 },
         property: 0,
-        // It shows no thread at its time.
-        issuer: Issuer::UNKNOWN,
+        issuer,
         activity: Guid::ZERO,
         items: &[],
     }
 }
 
-/// A trace without some of its kernel events, and with an event of a provider some ticks after its end.
-pub fn changed(trace: &OpenTrace, ids: &[u16], tail: Option<i64>) -> OpenTrace {
+/// Events of a provider after the end of a trace.
+#[derive(Clone, Copy)]
+pub struct Tail {
+    /// How many ticks after the last event, each.
+    pub ticks: i64,
+    pub count: i64,
+    pub issuer: Issuer,
+}
+
+/// A trace without some of its kernel events, and with events after its end.
+pub fn changed(trace: &OpenTrace, ids: &[u16], tail: Option<Tail>) -> OpenTrace {
     open(changed_file(trace, ids, tail))
 }
 
-pub fn changed_file(trace: &OpenTrace, ids: &[u16], tail: Option<i64>) -> Vec<u8> {
+pub fn changed_file(trace: &OpenTrace, ids: &[u16], tail: Option<Tail>) -> Vec<u8> {
     let header = trace.sources()[0].etl_file.session();
     let mut writer = EtlWriter::new(Session::of(header), Cursor::new(Vec::new())).unwrap();
     let mut last = RawTime(0);
@@ -189,10 +197,16 @@ pub fn changed_file(trace: &OpenTrace, ids: &[u16], tail: Option<i64>) -> Vec<u8
         }
         ControlFlow::Continue(())
     });
-    if let Some(ticks) = tail {
-        let (time, payload) = (RawTime(last.0 + ticks), Payload::Bytes(&[]));
-        let record = RecordSpec { time, pointer_size: PointerSize::Eight, header: of_provider(), payload };
-        writer.write(0, &record).unwrap();
+    if let Some(Tail { ticks, count, issuer }) = tail {
+        for number in 1..=count {
+            let record = RecordSpec {
+                time: RawTime(last.0 + ticks * number),
+                pointer_size: PointerSize::Eight,
+                header: of_provider(issuer),
+                payload: Payload::Bytes(&[]),
+            };
+            writer.write(0, &record).unwrap();
+        }
     }
     writer.finish().unwrap().0.into_inner()
 }
@@ -201,7 +215,8 @@ pub fn changed_file(trace: &OpenTrace, ids: &[u16], tail: Option<i64>) -> Vec<u8
 #[test]
 fn time_without_the_session_with_switches_does_not_count() {
     for (name, trace) in generated() {
-        let [one, other] = [None, Some(TAIL)].map(|tail| {
+        let tail = Tail { ticks: TAIL, count: 1, issuer: Issuer::UNKNOWN };
+        let [one, other] = [None, Some(tail)].map(|tail| {
             let report = analyze(&changed(&trace, &[], tail), Window::default(), Weighing::default());
             (report.available(), report.exact)
         });

@@ -6,10 +6,12 @@ use std::ops::ControlFlow;
 use stackhound::calltree::{ContextId, GroupBy};
 use stackhound::trace::OpenTrace;
 use stackhound::{Enrichment, Passes, Pipeline, Stacks};
+use stackhound_etl::write::Issuer;
 use stackhound_schema::kernel::{hook_id, is_added_by_tools};
+use stackhound_types::Tid;
 
 use crate::analysis::open;
-use crate::measured::{TAIL, changed, generated};
+use crate::measured::{TAIL, Tail, changed, generated};
 
 /// Events that a thread logs about others, or for others: the lists at the start and the end, and the
 /// configuration.
@@ -100,15 +102,38 @@ fn without_switches_only_moments_of_threads_are_observed() {
     assert!(stackhound_corpus::folder().is_none() || with_times.len() > 20, "{with_times:?}");
 }
 
-/// A session with context switches, and another one that runs for ten seconds more.
+/// A session with context switches, and another one that runs for ten seconds more, with few events or
+/// with many, of each thread that runs at the end of the first one.
 #[test]
 fn no_thread_is_active_after_the_session_with_switches() {
+    let times = |trace: &OpenTrace| {
+        let (stacks, _) = stackhound::timeline(trace, Enrichment::default(), Stacks::Recorded).unwrap();
+        assert!(stacks.has_switches());
+        stacks.activities().into_iter().map(|activity| activity.time).collect::<Vec<_>>()
+    };
     for (name, trace) in generated() {
-        let [one, other] = [None, Some(TAIL)].map(|tail| {
-            let trace = changed(&trace, &[], tail);
-            let (stacks, _) = stackhound::timeline(&trace, Enrichment::default(), Stacks::Recorded).unwrap();
-            stacks.activities().into_iter().map(|activity| activity.time).collect::<Vec<_>>()
-        });
-        assert_eq!(one, other, "{name}");
+        let expected = times(&changed(&trace, &[], None));
+        for issuer in running_at_end(&trace).into_values().chain([Issuer::UNKNOWN]) {
+            for (ticks, count) in [(TAIL, 1), (TAIL / 40_000, 40_000)] {
+                let tail = Tail { ticks, count, issuer };
+                assert_eq!(times(&changed(&trace, &[], Some(tail))), expected, "{name}: {issuer:?} {count}");
+            }
+        }
     }
+}
+
+/// The thread that runs on each processor at the end of a trace.
+fn running_at_end(trace: &OpenTrace) -> BTreeMap<u16, Issuer> {
+    let mut running = BTreeMap::new();
+    Pipeline::new(trace, Passes::Two).run(|view| {
+        if view.event().hook_id() == Some(hook_id::THREAD_C_SWITCH) {
+            let (_, value) = view.field("NewThreadId").unwrap();
+            let tid = Tid(u32::try_from(value.as_u64().unwrap()).unwrap());
+            let thread = view.trace_state().system().thread_of_event(tid, view.time());
+            let issuer = thread.filter(|_| tid.0 != 0).map(|thread| Issuer::new(thread.pid(), tid));
+            running.insert(view.processor().unwrap(), issuer);
+        }
+        ControlFlow::Continue(())
+    });
+    running.into_iter().filter_map(|(processor, issuer)| Some((processor, issuer?))).collect()
 }

@@ -78,8 +78,8 @@ pub fn timeline(
         events: events::Events::new(trace, stacks == Stacks::Recorded),
         threads: ThreadHolders::default(),
         batch: Vec::with_capacity(BATCH),
+        switches: Switches::default(),
         transitions: 0,
-        last_of_kernel: None,
     };
     if stacks == Stacks::Recorded {
         build.builder.sampled();
@@ -101,8 +101,7 @@ pub fn timeline(
                 Err(_) => ControlFlow::Break(()),
             }
         });
-        // Switches are of the session with kernel events.
-        build.batch.extend(build.last_of_kernel.map(Item::SwitchesEnd));
+        build.switches.end(&mut build.batch);
         let _ = full.send(std::mem::take(&mut build.batch));
         drop(full);
         (tracked.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)), outcome)
@@ -133,6 +132,58 @@ enum Item {
     Regained(Cpu),
     Replaced(Tid),
     SwitchesEnd(ContextId),
+    SwitchesGoOn,
+}
+
+/// The session with context switches, which has the kernel events. It can end before the others, and only
+/// the end of the trace shows it: items after a kernel event wait for the next one.
+#[derive(Default)]
+struct Switches {
+    /// The context before the last kernel event, once there were switches.
+    last: Option<ContextId>,
+    waiting: Vec<Item>,
+    /// Whether the items of the current event wait.
+    waits: bool,
+    is_over: bool,
+}
+
+/// The number of items that wait. If there are more, it is not known which threads run until the next
+/// kernel event.
+const WAITING_MAX: usize = 1 << 14;
+
+impl Switches {
+    /// Begins a kernel event, with the context before it.
+    fn begin_kernel_event(&mut self, before: ContextId, items: &mut Vec<Item>) {
+        self.waits = false;
+        let Some(last) = &mut self.last else { return };
+        *last = before;
+        items.append(&mut self.waiting);
+        if std::mem::take(&mut self.is_over) {
+            items.push(Item::SwitchesGoOn);
+        }
+    }
+
+    /// Begins another event.
+    fn begin_event(&mut self, items: &mut Vec<Item>) {
+        if self.waiting.len() >= WAITING_MAX {
+            self.end(items);
+        }
+        self.waits = self.last.is_some() && !self.is_over;
+    }
+
+    /// Adds an item of the current event.
+    fn add(&mut self, item: Item, items: &mut Vec<Item>) {
+        let own = if self.waits { &mut self.waiting } else { items };
+        own.push(item);
+    }
+
+    /// No kernel event follows, or none is near.
+    fn end(&mut self, items: &mut Vec<Item>) {
+        if !std::mem::replace(&mut self.is_over, true) {
+            items.extend(self.last.map(Item::SwitchesEnd));
+            items.append(&mut self.waiting);
+        }
+    }
 }
 
 /// Reads events: defines locations and transitions, and converts events to items.
@@ -143,25 +194,27 @@ struct TimelineBuild {
     events: events::Events,
     threads: ThreadHolders,
     batch: Vec<Item>,
-    /// The number of transitions so far, and the context before the last kernel event.
+    switches: Switches,
+    /// The number of transitions so far.
     transitions: u64,
-    last_of_kernel: Option<ContextId>,
 }
 
 impl TimelineBuild {
     fn event(&mut self, view: &EventView<'_>) {
         let cpu = view.processor().map(Cpu);
-        if let Some(cpu) = cpu {
-            let before = self.gaps.before(view.event());
-            if before == Before::Gap {
-                self.batch.push(Item::Lost(cpu));
-            }
-            if before != Before::Nothing {
-                self.batch.push(Item::Regained(cpu));
-            }
+        let before = ContextId(self.transitions);
+        match view.event().hook_id() {
+            Some(_) => self.switches.begin_kernel_event(before, &mut self.batch),
+            None => self.switches.begin_event(&mut self.batch),
         }
-        if view.event().hook_id().is_some() {
-            self.last_of_kernel = Some(ContextId(self.transitions));
+        if let Some(cpu) = cpu {
+            let gap = self.gaps.before(view.event());
+            if gap == Before::Gap {
+                self.add(Item::Lost(cpu));
+            }
+            if gap != Before::Nothing {
+                self.add(Item::Regained(cpu));
+            }
         }
         self.transitions += 1;
         let label = self.events.label(view, &mut self.builder);
@@ -170,6 +223,7 @@ impl TimelineBuild {
         let what = self.events.what(view, &mut self.functions, &mut self.builder);
         match what {
             EventKind::Switch { old, new, .. } => {
+                self.switches.last = Some(before);
                 self.replaced(view, old);
                 self.replaced(view, new);
             }
@@ -181,18 +235,23 @@ impl TimelineBuild {
             self.replaced(view, tid);
         }
         let stack = self.events.stack(view, &mut self.functions, &mut self.builder);
-        self.batch.push(Item::Event(StackEvent { time: view.time().0, cpu, thread, what, stack }));
+        self.add(Item::Event(StackEvent { time: view.time().0, cpu, thread, what, stack }));
         if let Some(cpu) = cpu
             && self.gaps.begins_after(view.event())
         {
-            self.batch.push(Item::Lost(cpu));
+            self.add(Item::Lost(cpu));
         }
+    }
+
+    /// Adds an item of the current event.
+    fn add(&mut self, item: Item) {
+        self.switches.add(item, &mut self.batch);
     }
 
     /// Notes which thread has an id.
     fn replaced(&mut self, view: &EventView<'_>, tid: Tid) {
         if self.threads.changes(view, tid) {
-            self.batch.push(Item::Replaced(tid));
+            self.add(Item::Replaced(tid));
         }
     }
 }
@@ -236,6 +295,7 @@ impl Tracked {
                     Item::Regained(cpu) => self.timeline.regain(cpu),
                     Item::Replaced(tid) => self.timeline.replace(tid),
                     Item::SwitchesEnd(last) => self.timeline.switches_end(last),
+                    Item::SwitchesGoOn => self.timeline.switches_go_on(),
                 }
                 self.apply()?;
             }
