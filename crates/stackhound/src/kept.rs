@@ -22,7 +22,7 @@ use stackhound_symbols::temporary::Temporary;
 use stackhound_trace::{Grouping, trace_paths};
 
 /// Raise this if the same trace and the same symbols give another index than before.
-const MODEL_VERSION: u32 = 3;
+const MODEL_VERSION: u32 = 4;
 
 /// The folder of the indexes in the user's cache folder.
 const FOLDER: &str = "indexes";
