@@ -5,10 +5,10 @@
 # the number of unconfirmed stacks with the correct frames.
 #
 # Each data buffer in turn and 200 random pairs, read twice and read once. Ordinary tests drop every
-# 64th buffer of large traces.
+# 128th buffer of large traces.
 #
 # Also flips each bit of the times of 200 records, and prints how many of these are reported, and by
-# how much the others moved a record. Ordinary tests do so for 8 records.
+# how much the others moved a record. Ordinary tests do so for 4 records.
 #
 # usage: loss.sh
 # Exit code: 0 no certain result is contradicted, 101 one is.

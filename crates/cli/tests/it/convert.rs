@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::demonstration::{demo, run};
+use crate::demonstration::{demo, demo_with, run};
 use crate::program::refused;
 
 /// The standard output of a command in a folder, without the parts that name the input file.
@@ -28,9 +28,9 @@ fn shown(folder: &Path, line: &str) -> Vec<String> {
 
 #[test]
 fn a_smaller_trace_gives_the_same_answers() {
-    let folder = demo();
+    let folder = demo_with(&["--events", "10000"]);
     for filter in
-        ["--from +0.1s --to +0.2s", "--process browser.exe", "--event FileIo/* --event Thread/Start"]
+        ["--from +0.1s --to +0.12s", "--process browser.exe", "--event FileIo/* --event Thread/Start"]
     {
         let converted = run(
             folder.path(),

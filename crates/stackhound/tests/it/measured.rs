@@ -98,7 +98,7 @@ impl Random {
 #[test]
 fn no_share_is_above_all_of_the_time() {
     let mut random = Random(7);
-    for _ in 0..300 {
+    for _ in 0..100 {
         let mut recorded = Recorded::default();
         let spread = 1 + random.below(4 * INTERVAL as u64) as u64;
         for _ in 0..=random.below(3) {

@@ -7,8 +7,13 @@ use tempfile::TempDir;
 
 /// A folder with the demo trace and its symbol store.
 pub fn demo() -> TempDir {
+    demo_with(&[])
+}
+
+/// The same with other options of `demo`.
+pub fn demo_with(options: &[&str]) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
-    let made = run(folder.path(), &["demo", "-q", "--out", "."]);
+    let made = run(folder.path(), &[&["demo", "-q", "--out", "."], options].concat());
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
     folder
 }

@@ -11,8 +11,8 @@ use super::bound::Bound;
 /// The number of drops.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Extent {
-    /// Each buffer of tiny traces, every fourth of small ones, every 64th of larger ones, and a
-    /// number of pairs that is a 64th of all buffers.
+    /// Each buffer of tiny traces, every fourth of small ones, every 128th of larger ones, and a
+    /// number of pairs that is a 128th of all buffers.
     Sample,
     /// Each buffer, and 200 pairs.
     Full,
@@ -31,7 +31,7 @@ impl Extent {
     }
 }
 
-const SAMPLED: usize = 64;
+const SAMPLED: usize = 128;
 /// Maximum number of buffers of a small trace.
 const SMALL: usize = 64;
 /// Maximum number of buffers of a trace that is never sampled.

@@ -1,7 +1,7 @@
 //! Buffers dropped from traces: the complete trace never contradicts a certain stack, state or
 //! verdict, and no fact of the state contradicts the ground truth.
 //!
-//! An ordinary run drops every fourth data buffer of small traces, every 64th of larger ones, and a
+//! An ordinary run drops every fourth data buffer of small traces, every 128th of larger ones, and a
 //! few pairs. With `STACKHOUND_LOSS=full`, each data buffer in turn and 200 random pairs are
 //! dropped; `scripts/loss.sh` runs this form and prints the figures.
 

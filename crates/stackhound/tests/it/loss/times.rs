@@ -19,7 +19,7 @@ use super::drops::Extent;
 use crate::analysis::{analyze, open};
 
 const RECORDS: usize = 200;
-const SAMPLED_RECORDS: usize = 8;
+const SAMPLED_RECORDS: usize = 4;
 
 /// Sums of a trace in raw ticks, by thread id and kind.
 fn sums(report: &CpuReport) -> BTreeMap<(&'static str, u32), u64> {
