@@ -8,7 +8,7 @@
 //! # Exact information
 //!
 //! - Context switches assign threads to processors, if the trace has them. While they are not recorded,
-//!   because their session ended before another one, no thread runs.
+//!   because their session ended before another one, it is not known which threads run.
 //! - System calls are frames on the thread's kernel stack, from the enter event to the exit event. These
 //!   events contain no thread id; the thread is the one that runs on their processor.
 //! - Interrupt routines and deferred calls are frames on the processor's own stacks. They are logged
