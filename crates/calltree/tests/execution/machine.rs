@@ -339,7 +339,8 @@ impl<'a> Machine<'a> {
         }
         if let Some(top) = damaged {
             let back = Some(self.peek(top.ceiling));
-            let frame = Shadow { known: None, back, kind: Kind::Function, changed: false, ..top };
+            let frame =
+                Shadow { known: None, back, kind: Kind::Function, changed: false, jumped_to: None, ..top };
             self.open(ContextId(last.0 + 1), StartType::Damaged, Some(self.pc), frame);
         }
     }

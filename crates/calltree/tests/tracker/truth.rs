@@ -55,6 +55,12 @@ proptest! {
     }
 }
 
+/// The function of a damaged frame is not the one that the frame before it jumped to.
+#[test]
+fn a_damaged_frame_jumps_from_its_own_function() {
+    check(Execution { seed: 7_042_819_612_630_061_945, transitions: 479, readable: true });
+}
+
 /// Ensures that the property above covers all types.
 #[test]
 fn all_starts_and_ends_occur() {
