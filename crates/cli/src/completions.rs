@@ -79,7 +79,7 @@ fn detections(current: &OsStr) -> Vec<CompletionCandidate> {
 
 fn explained(current: &OsStr) -> Vec<CompletionCandidate> {
     let mut found = detections(current);
-    let reasons = Reason::all();
+    let reasons = Reason::ALL.iter();
     found.extend(beginning(
         current,
         reasons.map(|reason| (reason.code().to_owned(), reason.sentence().replace("{frame}", "the frame"))),

@@ -55,8 +55,8 @@ fn find(text: &str) -> Result<Found> {
         return Ok(Found::Detections(vec![id]));
     }
     let code = text.to_lowercase().replace('_', "-");
-    if let Some(reason) = Reason::all().find(|reason| reason.code() == code) {
-        return Ok(Found::Reason(reason));
+    if let Some(reason) = Reason::ALL.iter().find(|reason| reason.code() == code) {
+        return Ok(Found::Reason(*reason));
     }
     let is_named = |id: &DetectionId| {
         let detection = id.detection();
@@ -73,7 +73,8 @@ fn find(text: &str) -> Result<Found> {
         let (first, last) = (ids.next().unwrap_or_default(), ids.last().unwrap_or_default());
         bail!("there is no detection `{text}`; the ids are {first} to {last}");
     }
-    let names = DetectionId::all().map(DetectionId::name).chain(Reason::all().map(Reason::code));
+    let names =
+        DetectionId::all().map(DetectionId::name).chain(Reason::ALL.iter().map(|reason| reason.code()));
     match most_similar(&code, &names.collect::<Vec<_>>()) {
         Some(name) => bail!("there is no detection or reason `{text}`; did you mean `{name}`?"),
         None => {

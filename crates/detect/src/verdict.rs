@@ -198,7 +198,7 @@ pub use crate::catalogue::reason::Reason;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Reasons([u32; Reasons::WORDS]);
 
-const _: () = assert!(crate::catalogue::reason::COUNT <= Reasons::CAPACITY);
+const _: () = assert!(Reason::ALL.len() <= Reasons::CAPACITY);
 
 impl Reasons {
     /// One bit per reason.
@@ -221,9 +221,9 @@ impl Reasons {
         self.0[reason as usize / 32] & 1 << (reason as usize % 32) != 0
     }
 
-    /// The reasons in the set, in the order of [`Reason::all`].
+    /// The reasons in the set, in the order of [`Reason::ALL`].
     pub fn iter(self) -> impl Iterator<Item = Reason> {
-        Reason::all().filter(move |reason| self.has(*reason))
+        Reason::ALL.iter().copied().filter(move |reason| self.has(*reason))
     }
 }
 

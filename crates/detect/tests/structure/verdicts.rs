@@ -44,7 +44,7 @@ proptest! {
         prop_assert!(Input::ALL.into_iter().all(|input| added.has(input) == expected.contains(&location(input))));
         prop_assert_eq!(added.is_empty(), expected.is_empty());
 
-        let all: Vec<Reason> = Reason::all().collect();
+        let all = Reason::ALL;
         let chosen: BTreeSet<usize> = reasons.iter().map(|index| index.index(all.len())).collect();
         let set = reasons.iter().fold(Reasons::NONE, |set, index| set.with(all[index.index(all.len())]));
         prop_assert!(set.iter().eq(chosen.iter().map(|index| all[*index])));

@@ -221,7 +221,7 @@ fn frame() -> impl Strategy<Value = FrameReport> {
 }
 
 fn outcome() -> impl Strategy<Value = Outcome> {
-    let reasons = vec(proptest::sample::select(Reason::all().collect::<Vec<_>>()), 0..4);
+    let reasons = vec(proptest::sample::select(Reason::ALL.to_vec()), 0..4);
     let inputs = || vec(proptest::sample::select(Input::ALL.to_vec()), 0..4);
     let severity = proptest::sample::select(Severity::ALL.to_vec());
     (0..3_usize, severity, reasons, inputs(), inputs(), option::of(0..70_u16)).prop_map(
