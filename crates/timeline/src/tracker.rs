@@ -292,9 +292,7 @@ impl Tracker {
             }
             _ => {}
         }
-        let user = self.see_user(thread, stack, during);
-        let kernel = self.see_kernel(thread, stack, during);
-        self.counts.snapshots_used += u64::from(user || kernel);
+        self.see(thread, stack, during);
     }
 
     /// A thread logged an event while switches are not recorded. It shows the stack of the thread, and not
@@ -307,9 +305,7 @@ impl Tracker {
         let thread = self.thread(tid, None);
         let during = Interval { first: id, last: id };
         self.calls_may_be_over(thread, stack, id);
-        let user = self.see_user(thread, stack, during);
-        let kernel = self.see_kernel(thread, stack, during);
-        self.counts.snapshots_used += u64::from(user || kernel);
+        self.see(thread, stack, during);
     }
 
     /// After context `last`, switches are not recorded.
@@ -319,11 +315,8 @@ impl Tracker {
         }
         self.is_after_switches = true;
         for cpu in 0..self.processors.len() {
-            self.settle(cpu, last + 1);
-            self.leave(cpu, last);
-            let processor = &mut self.processors[cpu];
-            processor.running = None;
-            processor.interruptions.clear();
+            self.processors[cpu].interruptions.clear();
+            self.vacate(cpu, last);
         }
         for thread in &mut self.threads {
             thread.on = None;
@@ -655,6 +648,13 @@ impl Tracker {
                 && thread.shown_in_call(stack).any(|(side, frames)| !side.shows(frames))
         };
         thread.calls() == 0 || is_callback()
+    }
+
+    /// Merges a recorded stack.
+    fn see(&mut self, thread: usize, stack: &Snapshot, during: Interval) {
+        let user = self.see_user(thread, stack, during);
+        let kernel = self.see_kernel(thread, stack, during);
+        self.counts.snapshots_used += u64::from(user || kernel);
     }
 
     /// Merges the user parts of a stack that is valid at some contexts.
