@@ -111,10 +111,13 @@ fn no_thread_is_active_after_the_session_with_switches() {
         assert!(stacks.has_switches());
         stacks.activities().into_iter().map(|activity| activity.time).collect::<Vec<_>>()
     };
-    for (name, trace) in generated().into_iter().take(1) {
+    let tails = [(TAIL, 1), (TAIL / 40_000, 40_000)];
+    for (index, (name, trace)) in generated().into_iter().enumerate() {
         let expected = times(&changed(&trace, &[], None));
+        // Many events add nothing in more than one trace.
+        let tails = if index == 0 { &tails[..] } else { &tails[..1] };
         for issuer in running_at_end(&trace).into_values().chain([Issuer::UNKNOWN]) {
-            for (ticks, count) in [(TAIL, 1), (TAIL / 40_000, 40_000)] {
+            for &(ticks, count) in tails {
                 let tail = Tail { ticks, count, issuer };
                 assert_eq!(times(&changed(&trace, &[], Some(tail))), expected, "{name}: {issuer:?} {count}");
             }
