@@ -9,7 +9,7 @@
 //! that `explain` recommends are also run there.
 
 use crate::fixtures;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -296,7 +296,8 @@ fn every_recommended_command_runs() {
 #[test]
 fn every_documented_command_prints_the_documented_output() {
     let folder = folder();
-    let run = |arguments: &[String]| run(folder.path(), arguments);
+    // A command that is on several pages runs once.
+    let mut results: BTreeMap<Vec<String>, Output> = BTreeMap::new();
     let ci = std::fs::read_to_string(root().join(".ci/run")).unwrap();
     let lake = std::fs::read_to_string(root().join("scripts/lake-check.sh")).unwrap();
     let wine = std::fs::read_to_string(root().join("scripts/windows-check.sh")).unwrap();
@@ -336,7 +337,7 @@ fn every_documented_command_prints_the_documented_output() {
         let arguments = arguments.unwrap_or_else(|| panic!("{page}: {command}: no test runs this"));
         let (arguments, _) = arguments.split_once(" | ").unwrap_or((arguments, ""));
         let arguments = words(arguments);
-        let result = run(&arguments);
+        let result = results.entry(arguments.clone()).or_insert_with(|| run(folder.path(), &arguments));
         let errors = String::from_utf8_lossy(&result.stderr);
         if is_live(&arguments) && cfg!(not(windows)) {
             assert!(
@@ -354,7 +355,7 @@ fn every_documented_command_prints_the_documented_output() {
             assert!(refused, "{page}: {command}: {errors}");
             continue;
         }
-        assert!(is_done(&arguments, &result), "{page}: {command}: {errors}");
+        assert!(is_done(&arguments, result), "{page}: {command}: {errors}");
         let printed = String::from_utf8_lossy(&result.stdout);
         let mut lines = printed.lines();
         let mut expected = output.iter().filter(|line| !line.is_empty() && line.trim() != "…");
