@@ -113,8 +113,8 @@ impl Alerts {
         let entity = Entity {
             host: event_context.host.clone(),
             pid: process.pid,
-            started: process.started,
-            path: process.path.to_ascii_lowercase(),
+            started: process.started(),
+            path: process.path().to_ascii_lowercase(),
         };
         if self.open.len() >= OPEN_MAX && !self.open.contains_key(&entity) {
             let oldest = self
@@ -192,8 +192,8 @@ fn key(event_context: &EventContext) -> String {
     let process = &event_context.process;
     let parts = [
         event_context.host.clone(),
-        process.path.to_ascii_lowercase(),
-        format!("{:?} {:?} {:?}", process.pid, process.started, event_context.time),
+        process.path().to_ascii_lowercase(),
+        format!("{:?} {:?} {:?}", process.pid, process.started(), event_context.time),
     ];
     // FNV-1a: the same value on all machines and in all versions.
     let hash =

@@ -45,9 +45,9 @@ impl Key {
     /// The key of a finding; `None` if it is [excluded](Novelty::Excluded).
     pub fn of(lists: &Lists, event_context: &EventContext, detection: DetectionId) -> Option<Key> {
         let EventContext { process, event, .. } = event_context;
-        if !normal::is_complete(&process.path)
-            || lists.is_script_host(&process.path)
-            || lists.is_sensitive_target(&event.target)
+        if !normal::is_complete(process.path())
+            || lists.is_script_host(process.path())
+            || lists.is_sensitive_target(event.target_path())
         {
             return None;
         }
@@ -67,7 +67,7 @@ impl Key {
             ("", kernel, _) => normal::names(kernel),
             (user, ..) => normal::names(user),
         };
-        Key { detection, program: normal::path(&process.path), stack }
+        Key { detection, program: normal::path(process.path()), stack }
     }
 }
 
@@ -137,7 +137,7 @@ struct Entity(String, Option<u32>, Option<u64>, String);
 
 impl Entity {
     fn of(host: &str, process: &ProcessReport) -> Entity {
-        Entity(host.to_owned(), process.pid, process.started, process.path.to_ascii_lowercase())
+        Entity(host.to_owned(), process.pid, process.started(), process.path().to_ascii_lowercase())
     }
 }
 

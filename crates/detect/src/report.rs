@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use stackhound_facts::{ProcessFact, ProcessFacts, ThreadFacts};
 use stackhound_frames::{Answer, Backing, Region, RegionKind};
 use stackhound_images::ImageEvidence;
 use stackhound_types::{Mode, file_name};
@@ -21,28 +22,51 @@ pub struct SourceLocation {
     pub record: u64,
 }
 
-/// A process.
+/// A process and a thread of it: the acting ones, or those that an event acts on.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ProcessReport {
     /// The process id.
     pub pid: Option<u32>,
-    /// The acting thread.
+    /// The thread id.
     pub tid: Option<u32>,
+    /// The known facts about the process.
+    pub facts: ProcessFacts<'static>,
+    /// The known facts about the thread.
+    pub thread: ThreadFacts<'static>,
+}
+
+impl ProcessReport {
     /// File name of the program; empty if not known.
-    pub name: String,
+    pub fn name(&self) -> &str {
+        match self.facts.text(ProcessFact::Name) {
+            "" => file_name(self.path()),
+            name => name,
+        }
+    }
+
     /// Path of the program; empty if not known.
-    pub path: String,
+    pub fn path(&self) -> &str {
+        self.facts.text(ProcessFact::Path)
+    }
+
+    /// Path of the program, otherwise its file name; empty if neither is known.
+    pub fn path_or_name(&self) -> &str {
+        match self.path() {
+            "" => self.name(),
+            path => path,
+        }
+    }
+
     /// The command line; empty if not known.
-    pub command_line: String,
-    /// The id of the parent process.
-    pub parent_pid: Option<u32>,
+    pub fn command_line(&self) -> &str {
+        self.facts.text(ProcessFact::CommandLine)
+    }
+
     /// Start time in units of 100 ns since 1601, if known. Together with the id it identifies a
     /// process.
-    pub started: Option<u64>,
-    /// The account, such as `CONTOSO\\user`; empty if not known.
-    pub user: String,
-    /// The integrity level, such as `High`; empty if not known.
-    pub integrity_level: String,
+    pub fn started(&self) -> Option<u64> {
+        self.facts.time(ProcessFact::StartTime).and_then(|time| u64::try_from(time.0).ok())
+    }
 }
 
 /// An executable file of a process or its stack, and the process that created it.
@@ -217,12 +241,8 @@ pub struct EventReport {
     pub provider: String,
     /// The system service that ran; empty if not known.
     pub service: String,
-    /// Path or file name of the target process; empty if there is none.
-    pub target: String,
-    /// Id of the target process.
-    pub target_pid: Option<u32>,
-    /// Id of the target thread.
-    pub target_tid: Option<u32>,
+    /// The process and thread that the event acts on, if they are not the acting ones.
+    pub target: Option<ProcessReport>,
     /// The memory that the operation concerns.
     pub region: Option<RegionReport>,
     /// The requested access rights.
@@ -233,6 +253,18 @@ pub struct EventReport {
     pub start_name: String,
     /// The change of memory that the event reports.
     pub memory: Option<MemoryReport>,
+}
+
+impl EventReport {
+    /// Id of the target process.
+    pub fn target_pid(&self) -> Option<u32> {
+        self.target.as_ref()?.pid
+    }
+
+    /// Path or file name of the target process; empty if there is none, or if it is not known.
+    pub fn target_path(&self) -> &str {
+        self.target.as_ref().map_or("", ProcessReport::path_or_name)
+    }
 }
 
 /// The memory that an operation concerns, as the event states it.

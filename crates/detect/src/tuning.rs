@@ -47,9 +47,9 @@ impl Condition {
         let rule = finding.analytic.rule().map_or(["", ""], |rule| [&rule.id, &rule.name]);
         self.detection.is_none_or(|detection| finding.analytic.detection() == Some(detection))
             && is(&self.rule, &rule)
-            && is(&self.process, &[&process.path, &process.name])
+            && is(&self.process, &[process.path(), process.name()])
             && is(&self.module, &[module, name, last])
-            && is(&self.command_line, &[&process.command_line])
+            && is(&self.command_line, &[process.command_line()])
             && is(&self.host, &[host])
             && (self.signer.is_none() || is(&self.signer, &[signer(event_context, finding)]))
     }
@@ -61,7 +61,7 @@ fn signer<'c>(event_context: &'c EventContext, finding: &Finding) -> &'c str {
     match finding.frame(event_context) {
         Some(frame) if !frame.module.is_empty() => frame.signer(),
         _ => {
-            let path = &event_context.process.path;
+            let path = event_context.process.path();
             let of_program = event_context.stack.iter().find(|frame| frame.module.eq_ignore_ascii_case(path));
             of_program.filter(|_| !path.is_empty()).map_or("", FrameReport::signer)
         }

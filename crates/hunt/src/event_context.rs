@@ -5,31 +5,25 @@ use stackhound_detect::report::{
     SourceLocation,
 };
 use stackhound_detect::{Case, MemoryKind, Part, Services as Ran};
-use stackhound_frames::{Code, ProcessContext, Region, RegionKind, Summary};
+use stackhound_frames::{Code, Region, RegionKind, Summary};
 use stackhound_pipeline::{EventView, NameOrigin};
 use stackhound_stacks::StackState;
-use stackhound_system::{Span, System};
-use stackhound_types::{Mode, RawTime, Tid};
+use stackhound_system::System;
+use stackhound_types::Mode;
 
 use super::services::Files;
 use super::threat::ThreatEvent;
-use super::{CaseContext, HuntSession, services};
+use super::{HuntSession, services};
 
 impl HuntSession {
     /// All facts about an event for output, with names from the files of the detections. Intended
     /// for findings, because it costs far more than an evaluation.
     pub fn event_context(&mut self, view: &EventView<'_>, location: SourceLocation) -> EventContext {
+        // They use the resolver too.
+        let (process, target) = (actor(view), target(view));
         let resolver = &mut *view.resolver();
         let all = self.context_of(view, resolver);
-        let (system, stack_context) = (view.trace_state().system(), &all.stack_context);
-        let (_, context) = resolver.modules_and_process(
-            system,
-            stack_context.pointer_size,
-            stack_context.owner.process,
-            view.time(),
-        );
-        let process = self.process_report(view, &all, context);
-        let target_pid = all.facts.target.map(|target| target.pid.0);
+        let system = view.trace_state().system();
         let mut summary = Summary::default();
         let (event, stack, has_user_part) =
             self.with_case(view, resolver, &all, |(modules, binaries), case| {
@@ -39,7 +33,7 @@ impl HuntSession {
                     indexes.map(|index| frame_report(system, (modules, binaries), case, index)).collect();
                 let memory = memory_report((modules, &mut *binaries), case);
                 let event =
-                    EventReport { memory, ..event_report(view, (modules, &mut *binaries), case, target_pid) };
+                    EventReport { memory, target, ..event_report(view, (modules, &mut *binaries), case) };
                 (event, stack, case.stack.user == Part::Whole)
             });
         EventContext {
@@ -63,41 +57,32 @@ impl HuntSession {
             tampering: Vec::new(),
         }
     }
+}
 
-    fn process_report(
-        &self,
-        view: &EventView<'_>,
-        all: &CaseContext,
-        context: &ProcessContext,
-    ) -> ProcessReport {
-        let owner = all.stack_context.owner;
-        let system = view.trace_state().system();
-        let process = owner.process.map(|process| system.process(process));
-        let name = process.map_or("", |process| process.image_name());
-        let from = process.map(|process| process.span().from).filter(|from| *from != Span::BEGINNING);
-        let started = from.map(|from| self.clock.to_file_time(RawTime(from.0)));
-        ProcessReport {
-            pid: owner.pid.or_else(|| view.pid()).map(|pid| pid.0),
-            tid: owner.tid.or_else(|| view.tid()).map(|tid| tid.0),
-            name: name.to_owned(),
-            // Without a folder, the path is the same as the name.
-            path: if context.image.contains('\\') { context.image.to_string() } else { String::new() },
-            command_line: process.map_or("", |process| process.command_line()).to_owned(),
-            parent_pid: process.and_then(|process| process.parent_pid()).map(|pid| pid.0),
-            started: started.and_then(|time| u64::try_from(time.0).ok()),
-            ..ProcessReport::default()
-        }
+/// The acting process and thread.
+fn actor(view: &EventView<'_>) -> ProcessReport {
+    ProcessReport {
+        pid: view.pid().map(|pid| pid.0),
+        tid: view.tid().map(|tid| tid.0),
+        facts: view.process().map(|process| process.facts().into_owned()).unwrap_or_default(),
+        thread: view.thread_start().map(|start| start.facts().into_owned()).unwrap_or_default(),
     }
 }
 
-fn event_report(
-    view: &EventView<'_>,
-    (modules, _): Files<'_>,
-    case: &Case<'_>,
-    target_pid: Option<u32>,
-) -> EventReport {
+/// The process and thread that the event acts on.
+fn target(view: &EventView<'_>) -> Option<ProcessReport> {
+    let target = view.target()?;
+    Some(ProcessReport {
+        pid: target.pid().map(|pid| pid.0),
+        tid: target.tid().map(|tid| tid.0),
+        facts: target.process().map(|process| process.facts().into_owned()).unwrap_or_default(),
+        thread: target.thread_start().map(|start| start.facts().into_owned()).unwrap_or_default(),
+    })
+}
+
+fn event_report(view: &EventView<'_>, (modules, _): Files<'_>, case: &Case<'_>) -> EventReport {
     let event = &case.event;
-    let (start, target) = (event.start, event.target);
+    let start = event.start;
     let threat = ThreatEvent::of(view);
     let start_name = start.map(|start| match (start.function, start.code) {
         (_, Code::Unknown) => String::new(),
@@ -112,22 +97,13 @@ fn event_report(
             Ran::Entered(service) => service.to_owned(),
             Ran::OneOf(_) | Ran::Unknown => String::new(),
         },
-        target: target.map_or("", |target| target.image).to_owned(),
-        target_pid,
-        target_tid: threat
-            .map_or_else(|| opened_thread(view), |threat| threat.target_thread)
-            .map(|tid| tid.0),
+        target: None,
         region: threat.as_ref().and_then(region),
-        access: target.and_then(|target| target.access),
+        access: event.target.and_then(|target| target.access),
         start_address: start.map(|start| start.address),
         start_name: start_name.unwrap_or_default(),
         memory: None,
     }
-}
-
-/// The thread that was opened, in the spelling of Microsoft-Windows-Kernel-Audit-API-Calls.
-fn opened_thread(view: &EventView<'_>) -> Option<Tid> {
-    Tid::known(view.field("TargetThreatId")?.1.as_u64()?.try_into().ok()?)
 }
 
 /// The memory that an operation concerns.

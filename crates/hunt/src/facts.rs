@@ -27,7 +27,6 @@ pub(super) struct EventFacts {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TargetFacts {
     pub process: Option<ProcessId>,
-    pub pid: Pid,
     /// Number of the known facts about the process.
     pub number: u32,
     pub is_other: bool,
@@ -133,7 +132,7 @@ impl HuntSession {
         let pointer_size = view.event().block().session().pointer_size;
         let process = system.process_of_event(pid, time).map(|process| process.id());
         let number = self.facts_number((system, resolver), pointer_size, process, time);
-        Some(TargetFacts { process, pid, number, is_other: owner.pid != Some(pid), access })
+        Some(TargetFacts { process, number, is_other: owner.pid != Some(pid), access })
     }
 
     fn reported_thread_start(

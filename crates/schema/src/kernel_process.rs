@@ -3,13 +3,12 @@
 //! The layouts are those of the provider's manifest. A later version adds fields in the middle, so
 //! versions that are not listed are not read.
 
-use stackhound_types::{FileTime, Pid};
+use stackhound_types::{FileTime, Pid, Sid};
 use zerocopy::byteorder::little_endian::{I64, U32, U64};
 
 use crate::error::Error;
 use crate::kernel::view::Utf16;
 use crate::kernel::view::read::{Reader, pid};
-use crate::value::Sid;
 
 /// The id of `ProcessStart`.
 pub const PROCESS_START: u16 = 1;

@@ -54,7 +54,7 @@ pub use parser::{
 pub use plan::Plan;
 pub use provider::{EventDescription, Named, OpcodeDescription, ProviderDescription, readable};
 pub use render::{ItemText, render};
+pub use stackhound_types::Sid;
 pub use store::{Fallback, SchemaStore};
 pub use tracelogging::{EventMetadata, ProviderTraits};
-pub use value::Sid;
 pub use wevt::providers_of_image;

@@ -3,11 +3,11 @@
 use std::fmt::{self, Write as _};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use stackhound_types::{FileTime, HexBytes, Rfc3339};
+use stackhound_types::{FileTime, HexBytes, Rfc3339, Sid};
 
 use crate::decode::Item;
 use crate::model::{Field, Map, MapKind, OutType, Value};
-use crate::value::{Sid, socket_address, utf16_chars};
+use crate::value::{socket_address, utf16_chars};
 
 /// Formats a value as its out type and map specify. Allocates nothing.
 ///

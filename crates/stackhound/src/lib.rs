@@ -88,14 +88,15 @@ pub use stackhound_etl::{Clock, ClockKind};
 pub use stackhound_export as export;
 pub use stackhound_expr as expr;
 pub use stackhound_expr::Filter;
+pub use stackhound_facts as facts;
 pub use stackhound_frames as frames;
 pub use stackhound_hunt as hunt;
 pub use stackhound_images as images;
 pub use stackhound_live as live;
 pub use stackhound_pipeline::{
-    Counted, Depth, Enrichment, EventNameId, EventNumbers, EventView, Fact, FrameView, InlineLabel, Label,
-    Missing, MissingCounts, NameOrigin, Naming, Outcome, Passes, Pipeline, Predicate, ProcessView,
-    RegistrySubject, SchemaRef, ShownName, Target, ThreadStart, TraceState, cut, pred,
+    Counted, Depth, Enrichment, EventNameId, EventNumbers, EventView, Fact, FactSubject, FrameView,
+    InlineLabel, Label, Missing, MissingCounts, NameOrigin, Naming, Outcome, Passes, Pipeline, Predicate,
+    ProcessView, RegistrySubject, SchemaRef, ShownName, Target, ThreadStart, TraceState, cut, pred,
 };
 #[cfg(all(windows, feature = "windows"))]
 pub use stackhound_pipeline::{

@@ -4,13 +4,15 @@ use stackhound_detect::Part;
 use stackhound_detect::report::{
     CreatedFile, EventContext, EventReport, FrameReport, ProcessReport, SourceLocation, TamperingReport,
 };
+use stackhound_facts::{FactValue, ProcessFact, ProcessFacts};
 use stackhound_frames::{Frame, Modules, Summary};
-use stackhound_types::file_name;
+use stackhound_types::{FileTime, file_name};
 
 use crate::call_trace;
 use crate::case::NO_STACK;
 use crate::hunt::Evidence;
-use crate::row::{Action, Row};
+use crate::processes::KnownProcess;
+use crate::row::{Action, Actor, Aim, Row};
 
 /// Builds the event context of the row at `location`.
 pub(crate) fn event_context(
@@ -25,17 +27,11 @@ pub(crate) fn event_context(
     let given = built.map_or(NO_STACK, |(case, ..)| case.stack);
     let given = stackhound_detect::Stack { frames: &frames, ..given };
     let known = evidence.processes.find(host, actor, *time);
-    let started = known.and_then(|known| known.started.as_ref());
     let process = ProcessReport {
         pid: actor.pid,
         tid: actor.tid,
-        name: file_name(actor.image).to_owned(),
-        path: actor.image.to_owned(),
-        command_line: started.map(|started| started.command_line.to_string()).unwrap_or_default(),
-        parent_pid: started.and_then(|started| started.parent_pid),
-        started: started.and_then(|started| started.time),
-        user: started.map(|started| started.user.to_string()).unwrap_or_default(),
-        integrity_level: started.map(|started| started.integrity.to_string()).unwrap_or_default(),
+        facts: ProcessFacts::new(|fact| process_fact(actor, known, fact)),
+        ..ProcessReport::default()
     };
     let mut event = EventReport {
         name: action.event_name().to_owned(),
@@ -45,13 +41,14 @@ pub(crate) fn event_context(
     let mut stack = Vec::new();
     match action {
         Action::ProcessAccess { target, access, call_trace } => {
-            (event.target, event.target_pid, event.access) = (target.image.to_owned(), target.pid, *access);
+            event.target = Some(aim(target));
+            event.access = *access;
             let texts = call_trace::frames(call_trace);
             let frames = given.frames.iter().zip(texts);
             stack.extend(frames.map(|(frame, text)| report(modules, frame, text.ok())));
         }
-        Action::RemoteThread { target, address, module, function, .. } => {
-            (event.target, event.target_pid) = (target.image.to_owned(), target.pid);
+        Action::RemoteThread { target, tid, address, module, function } => {
+            event.target = Some(ProcessReport { tid: *tid, ..aim(target) });
             event.start_address = Some(address.value());
             event.start_name = match (file_name(module), *function) {
                 (module, "") => module.to_owned(),
@@ -89,6 +86,48 @@ pub(crate) fn event_context(
         stack,
         created_files,
         tampering,
+    }
+}
+
+/// The getters of the catalogue. A row states the path of the program; the rest is stated at the start of the process.
+fn process_fact(
+    actor: &Actor<'_>,
+    known: Option<&KnownProcess>,
+    fact: ProcessFact,
+) -> Option<FactValue<'static>> {
+    let started = || known.and_then(|known| known.started.as_ref());
+    let text = |text: &str| (!text.is_empty()).then(|| FactValue::from(text.to_owned()));
+    match fact {
+        ProcessFact::Name => text(file_name(actor.image)),
+        ProcessFact::Path => text(actor.image),
+        ProcessFact::CommandLine => text(&started()?.command_line),
+        ProcessFact::ParentPid => started()?.parent_pid.map(FactValue::Number),
+        ProcessFact::UserName => text(&started()?.user),
+        ProcessFact::Integrity => text(&started()?.integrity.to_ascii_lowercase()),
+        ProcessFact::StartTime => {
+            let time = i64::try_from(started()?.time?).ok()?;
+            Some(FactValue::Time(FileTime(time)))
+        }
+        ProcessFact::Entity => text(actor.guid),
+        ProcessFact::ParentName
+        | ProcessFact::ParentPath
+        | ProcessFact::UserSid
+        | ProcessFact::Session
+        | ProcessFact::TimeDateStamp
+        | ProcessFact::ImageSize
+        | ProcessFact::PdbName
+        | ProcessFact::PdbGuid
+        | ProcessFact::PdbAge => None,
+    }
+}
+
+/// The target process, of which a row states the path of the program.
+fn aim(target: &Aim<'_>) -> ProcessReport {
+    let actor = Actor { image: target.image, ..Actor::default() };
+    ProcessReport {
+        pid: target.pid,
+        facts: ProcessFacts::new(|fact| process_fact(&actor, None, fact)),
+        ..ProcessReport::default()
     }
 }
 

@@ -18,7 +18,7 @@ use crate::cache::Evaluations;
 use crate::case::{Cases, RowCase};
 use crate::event_context::event_context;
 use crate::known::Loaded;
-use crate::processes::{CreatedFiles, Creation, ProcessFact, ProcessTable, Started, is_executable};
+use crate::processes::{CreatedFiles, Creation, ProcessStatement, ProcessTable, Started, is_executable};
 use crate::row::{Action, Row, StatedImage};
 
 /// A file format.
@@ -402,7 +402,7 @@ impl Evidence {
                 self.cases.modules.learn(Loaded { host, process, path, sha256, stated, is_driver: true });
             }
             Action::ProcessCreate { command_line, parent_pid, user, integrity } => {
-                process(ProcessFact::Started(Started {
+                process(ProcessStatement::Started(Started {
                     time: *time,
                     command_line: command_line.into(),
                     parent_pid,
@@ -410,8 +410,8 @@ impl Evidence {
                     integrity: integrity.into(),
                 }));
             }
-            Action::ProcessTerminate => process(ProcessFact::Ended(*time)),
-            Action::ProcessTampering { kind } => process(ProcessFact::Tampered(*time, kind.into())),
+            Action::ProcessTerminate => process(ProcessStatement::Ended(*time)),
+            Action::ProcessTampering { kind } => process(ProcessStatement::Tampered(*time, kind.into())),
             Action::FileCreate { path } if is_executable(path) => {
                 created(None).into_iter().for_each(|creation| self.created.learn(host, path, creation));
             }

@@ -32,7 +32,7 @@ pub(crate) struct Started {
 
 /// The known facts about a process.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(crate) struct ProcessFacts {
+pub(crate) struct KnownProcess {
     /// The key by which it is found without its GUID.
     pid: Option<HostAndPid>,
     image: Box<str>,
@@ -42,7 +42,7 @@ pub(crate) struct ProcessFacts {
     pub tampering: Vec<(Option<u64>, Box<str>)>,
 }
 
-impl ProcessFacts {
+impl KnownProcess {
     fn size(&self) -> usize {
         let started = self.started.as_ref();
         let texts = started
@@ -54,7 +54,7 @@ impl ProcessFacts {
 
 /// A fact about a process.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum ProcessFact {
+pub(crate) enum ProcessStatement {
     Started(Started),
     Ended(Option<u64>),
     Tampered(Option<u64>, Box<str>),
@@ -71,7 +71,7 @@ type HostAndPid = (Host, u32);
 /// Processes by their Sysmon GUIDs.
 #[derive(Debug, Default)]
 pub(crate) struct ProcessTable {
-    known: HashMap<Box<str>, ProcessFacts, RandomState>,
+    known: HashMap<Box<str>, KnownProcess, RandomState>,
     /// The GUIDs in the order of their events.
     order: VecDeque<Box<str>>,
     hosts: Hosts,
@@ -101,16 +101,16 @@ impl ProcessTable {
     }
 
     /// Adds a fact about the process of an event.
-    pub(crate) fn learn(&mut self, host: &str, actor: &Actor<'_>, fact: ProcessFact) {
+    pub(crate) fn learn(&mut self, host: &str, actor: &Actor<'_>, fact: ProcessStatement) {
         let guid = actor.guid;
         if !is_guid(guid) {
             return;
         }
         if !self.known.contains_key(guid) {
             self.order.push_back(guid.into());
-            self.bytes += ProcessFacts::default().size();
+            self.bytes += KnownProcess::default().size();
             let pid = actor.pid.and_then(|pid| Some((self.hosts.add(host)?, pid)));
-            self.known.insert(guid.into(), ProcessFacts { pid, ..ProcessFacts::default() });
+            self.known.insert(guid.into(), KnownProcess { pid, ..KnownProcess::default() });
             if let Some(pid) = pid {
                 self.by_pid.entry(pid).or_default().push(guid.into());
             }
@@ -122,15 +122,15 @@ impl ProcessTable {
         }
         match fact {
             // Of contradictory events, the choice does not depend on their order.
-            ProcessFact::Started(started) => {
+            ProcessStatement::Started(started) => {
                 self.late += u64::from(self.mentioned.remove(guid));
                 known.started = Some(match known.started.take() {
                     Some(other) => started.min(other),
                     None => started,
                 });
             }
-            ProcessFact::Ended(time) => known.ended = known.ended.max(time),
-            ProcessFact::Tampered(time, kind) => {
+            ProcessStatement::Ended(time) => known.ended = known.ended.max(time),
+            ProcessStatement::Tampered(time, kind) => {
                 let fact = (time, kind);
                 if let Err(at) = known.tampering.binary_search(&fact) {
                     known.tampering.insert(at, fact);
@@ -157,7 +157,7 @@ impl ProcessTable {
 
     /// The facts about the process of an event at a time, if they are known. Without a GUID, the id
     /// of the process identifies it while it runs.
-    pub(crate) fn find(&self, host: &str, actor: &Actor<'_>, time: Option<u64>) -> Option<&ProcessFacts> {
+    pub(crate) fn find(&self, host: &str, actor: &Actor<'_>, time: Option<u64>) -> Option<&KnownProcess> {
         if is_guid(actor.guid) {
             return self.known.get(actor.guid);
         }
@@ -246,7 +246,7 @@ mod tests {
     fn the_oldest_processes_are_removed_first() {
         let mut processes = ProcessTable::default();
         let mut learn = |guid: &str, length| {
-            processes.learn("PC", &actor(guid, 5), ProcessFact::Started(started(length, None)));
+            processes.learn("PC", &actor(guid, 5), ProcessStatement::Started(started(length, None)));
             let known = |guid| processes.find("PC", &actor(guid, 5), None).is_some();
             (known("{a}"), known("{b}"), known("{c}"))
         };
@@ -265,18 +265,18 @@ mod tests {
         let kind = "x".repeat(PROCESS_BYTES_MAX / 4);
         for guid in ["{a}", "{b}", "{c}"] {
             for time in 0..2 {
-                let tampered = ProcessFact::Tampered(Some(time), kind.as_str().into());
+                let tampered = ProcessStatement::Tampered(Some(time), kind.as_str().into());
                 processes.learn("PC", &actor(guid, 5), tampered);
             }
         }
         assert_eq!(processes.order.iter().map(|guid| &**guid).collect::<Vec<_>>(), ["{c}"]);
         // A smaller fact in place of a larger one frees bytes.
         for length in [PROCESS_BYTES_MAX / 4, 1] {
-            processes.learn("PC", &actor("{c}", 5), ProcessFact::Started(started(length, Some(0))));
+            processes.learn("PC", &actor("{c}", 5), ProcessStatement::Started(started(length, Some(0))));
         }
         assert_eq!(processes.bytes, processes.known["{c}"].size());
         let long = format!("{{{}}}", "a".repeat(GUID_MAX));
-        processes.learn("PC", &actor(&long, 5), ProcessFact::Started(started(1, None)));
+        processes.learn("PC", &actor(&long, 5), ProcessStatement::Started(started(1, None)));
         processes.mention(&long);
         assert_eq!((processes.known.len(), processes.mentioned.len()), (1, 0));
     }
@@ -300,8 +300,12 @@ mod tests {
     fn reused_ids_identify_the_process_that_runs() {
         let mut processes = ProcessTable::default();
         for (guid, start, end) in [("{b}", 300, None), ("{a}", 100, Some(200))] {
-            processes.learn("PC", &actor(guid, 5), ProcessFact::Ended(end));
-            processes.learn("PC", &actor(guid, 5), ProcessFact::Started(started(start, Some(start as u64))));
+            processes.learn("PC", &actor(guid, 5), ProcessStatement::Ended(end));
+            processes.learn(
+                "PC",
+                &actor(guid, 5),
+                ProcessStatement::Started(started(start, Some(start as u64))),
+            );
         }
         let length = |host: &str, actor: &Actor<'_>, time| {
             let facts = processes.find(host, actor, time)?;

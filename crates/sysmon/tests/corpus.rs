@@ -71,7 +71,7 @@ impl Row {
             location.file,
             location.record,
             self.class(),
-            process.path,
+            process.path(),
             findings.join(", ")
         )
     }

@@ -6,6 +6,7 @@ use std::ops::ControlFlow;
 use proptest::prelude::*;
 use stackhound_detect::report::EventContext;
 use stackhound_detect::{Binaries, Detector};
+use stackhound_facts::ProcessFact;
 use stackhound_frames::Lists;
 use stackhound_rules::Library;
 use stackhound_rules::evaluate::{Mode, Verdict};
@@ -92,10 +93,13 @@ fn logs_have_the_same_rows_as_json() {
         let first = &event_contexts[0];
         assert_eq!((first.host.as_str(), first.time, first.count), ("PC", Some(132_476_682_564_730_000), 1));
         let process = &first.process;
-        assert_eq!((process.pid, process.tid, process.parent_pid), (Some(6896), Some(1084), Some(4)));
-        assert_eq!((process.name.as_str(), process.command_line.as_str()), ("[1]a&b.exe", "a \"b\" <c>"));
-        assert_eq!(process.started, Some(132_476_682_550_000_000));
-        assert_eq!((first.event.access, first.event.target_pid), (Some(0x1f_ffff), Some(700)));
+        assert_eq!(
+            (process.pid, process.tid, process.facts.number(ProcessFact::ParentPid)),
+            (Some(6896), Some(1084), Some(4))
+        );
+        assert_eq!((process.name(), process.command_line()), ("[1]a&b.exe", "a \"b\" <c>"));
+        assert_eq!(process.started(), Some(132_476_682_550_000_000));
+        assert_eq!((first.event.access, first.event.target_pid()), (Some(0x1f_ffff), Some(700)));
         let labels: Vec<String> = first.stack.iter().map(|frame| frame.label()).collect();
         assert_eq!(labels, ["ntdll.dll+0x9d934", "unbacked 0x24f64b7b7a1", "[1]a&b.exe+0x18be"]);
         assert_eq!(first.summary, "ntdll.dll|unbacked|[1]a&b.exe");

@@ -30,6 +30,7 @@ const DEPENDENCIES: &[(&str, &[&str])] = &[
             "stackhound-etl",
             "stackhound-export",
             "stackhound-expr",
+            "stackhound-facts",
             "stackhound-frames",
             "stackhound-hunt",
             "stackhound-images",
@@ -83,6 +84,7 @@ const DEPENDENCIES: &[(&str, &[&str])] = &[
             "stackhound-detect",
             "stackhound-etl",
             "stackhound-export",
+            "stackhound-facts",
             "stackhound-frames",
             "stackhound-hunt",
             "stackhound-pipeline",
@@ -97,7 +99,13 @@ const DEPENDENCIES: &[(&str, &[&str])] = &[
     ("stackhound-corpus", &[]),
     (
         "stackhound-detect",
-        &["stackhound-frames", "stackhound-images", "stackhound-symbols", "stackhound-types"],
+        &[
+            "stackhound-facts",
+            "stackhound-frames",
+            "stackhound-images",
+            "stackhound-symbols",
+            "stackhound-types",
+        ],
     ),
     ("stackhound-etl", &["stackhound-types"]),
     ("stackhound-etw-fake", &["stackhound-etl", "stackhound-schema", "stackhound-trace", "stackhound-types"]),
@@ -107,6 +115,7 @@ const DEPENDENCIES: &[(&str, &[&str])] = &[
             "stackhound-calltree",
             "stackhound-detect",
             "stackhound-etl",
+            "stackhound-facts",
             "stackhound-frames",
             "stackhound-images",
             "stackhound-pipeline",
@@ -120,6 +129,7 @@ const DEPENDENCIES: &[(&str, &[&str])] = &[
         ],
     ),
     ("stackhound-expr", &[]),
+    ("stackhound-facts", &["stackhound-types"]),
     (
         "stackhound-frames",
         &[
@@ -192,6 +202,7 @@ const DEPENDENCIES: &[(&str, &[&str])] = &[
         &[
             "stackhound-etl",
             "stackhound-expr",
+            "stackhound-facts",
             "stackhound-frames",
             "stackhound-live",
             "stackhound-schema",
@@ -231,6 +242,7 @@ const DEPENDENCIES: &[(&str, &[&str])] = &[
         &[
             "stackhound-detect",
             "stackhound-expr",
+            "stackhound-facts",
             "stackhound-frames",
             "stackhound-images",
             "stackhound-rules",

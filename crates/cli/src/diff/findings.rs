@@ -57,7 +57,7 @@ impl Findings {
     pub fn add(&mut self, context: &EventContext, findings: &[(DetectionId, Severity)], time: TraceTime) {
         for &(id, severity) in findings {
             let Key { program, stack, .. } = Key::of_any(context, id);
-            let name = context.process.name.to_lowercase();
+            let name = context.process.name().to_lowercase();
             let pair = (id, if program.is_empty() { name } else { program });
             if !self.pairs.contains_key(&pair) && self.pairs.len() >= PAIRS_MAX {
                 self.skipped += 1;
@@ -67,7 +67,7 @@ impl Findings {
             let found = self.pairs.entry(pair).or_insert_with(|| Found {
                 number,
                 severity,
-                process: context.process.name.clone(),
+                process: context.process.name().to_owned(),
                 stacks: BTreeSet::new(),
             });
             found.severity = found.severity.max(severity);

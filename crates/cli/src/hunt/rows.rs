@@ -2,12 +2,14 @@
 
 use std::cell::{Cell, OnceCell};
 use std::ops::ControlFlow;
+use std::sync::LazyLock;
 
 use anyhow::{Result, bail};
-use stackhound::FileTime;
 use stackhound::detect::report::EventContext;
 use stackhound::expr::{Filter, Matcher, Value, Visitor};
+use stackhound::facts::{FactValue, ProcessFact};
 use stackhound::types::{Rfc3339, file_name};
+use stackhound::{Fact, FactSubject as Subject, FileTime};
 use stackhound_sysmon::Evaluated;
 use stackhound_sysmon::rules::WindowsEvent;
 
@@ -36,9 +38,14 @@ enum Field {
     StackModule,
     StackSummary,
     FinalUserModule,
+    /// A fact about the acting process, or about the target.
+    Fact(Subject, ProcessFact),
+    /// The name and the security identifier of the user.
+    User(Subject),
+    TargetTid,
 }
 
-const FIELDS: [(&str, Field); 19] = [
+const FIELDS: [(&str, Field); 21] = [
     ("time", Field::Time),
     ("host", Field::Host),
     ("pid", Field::Pid),
@@ -51,6 +58,8 @@ const FIELDS: [(&str, Field); 19] = [
     ("fields.SourceImage", Field::SourceImage),
     ("fields.TargetImage", Field::TargetImage),
     ("fields.TargetProcessId", Field::TargetPid),
+    ("target.pid", Field::TargetPid),
+    ("target.tid", Field::TargetTid),
     ("fields.GrantedAccess", Field::Access),
     ("fields.StartModule", Field::StartModule),
     ("fields.StartFunction", Field::StartFunction),
@@ -59,6 +68,17 @@ const FIELDS: [(&str, Field); 19] = [
     ("stack.summary", Field::StackSummary),
     ("stack.final_user_module", Field::FinalUserModule),
 ];
+
+/// All fields with their names, those of the catalogue of facts with the names that they have for traces.
+static NAMES: LazyLock<Vec<(&str, Field)>> = LazyLock::new(|| {
+    let facts = Fact::all().filter_map(|fact| match fact {
+        Fact::Process(Subject::Own, ProcessFact::Name) => None,
+        Fact::Process(subject, of) => Some((fact.name(), Field::Fact(subject, of))),
+        Fact::User(subject) => Some((fact.name(), Field::User(subject))),
+        Fact::Thread(..) | Fact::Event(_) => None,
+    });
+    FIELDS.into_iter().chain(facts).collect()
+});
 
 const PROVIDER: &str = "Microsoft-Windows-Sysmon";
 
@@ -74,8 +94,8 @@ pub struct RowFilter {
 
 impl RowFilter {
     pub fn new(filters: &Filters) -> Result<RowFilter> {
-        let names = FIELDS.map(|(name, _)| name);
-        let field = |name: &str| FIELDS.iter().find(|(known, _)| *known == name).map(|(_, field)| *field);
+        let names: Vec<&str> = NAMES.iter().map(|(name, _)| *name).collect();
+        let field = |name: &str| NAMES.iter().find(|(known, _)| *known == name).map(|(_, field)| *field);
         let matcher = |text: String| {
             let parsed = Filter::parse(&text).and_then(|filter| filter.compile(&names, field));
             parsed.map_err(|error| filter::rendered(&error, &text))
@@ -164,13 +184,13 @@ fn look_up_event(
         Field::Pid => event_context.process.pid,
         Field::Tid => event_context.process.tid,
         Field::Id => event.id,
-        Field::TargetPid => event_context.event.target_pid,
+        Field::TargetPid => event_context.event.target_pid(),
         Field::Time => {
             let time = event.time.and_then(|time| i64::try_from(time).ok());
             return time.map_or(missing, |time| text(&Rfc3339(FileTime(time)).to_string()));
         }
         Field::Host => return text(&event.host),
-        Field::Process => return text(&event_context.process.name),
+        Field::Process => return text(event_context.process.name()),
         Field::Provider => return text(&event_context.event.provider),
         Field::Event => {
             let name = match event.id {
@@ -189,8 +209,33 @@ fn look_up_event(
         Field::StartFunction => return data("StartFunction"),
         Field::CallTrace => return data("CallTrace"),
         Field::StackModule | Field::StackSummary | Field::FinalUserModule => return missing,
+        Field::TargetTid => event_context.event.target.as_ref().and_then(|target| target.tid),
+        Field::Fact(subject, fact) => return visit_facts(event_context, subject, &[fact], visit),
+        Field::User(subject) => return visit_facts(event_context, subject, &USER, visit),
     };
     number.map_or(missing, |number| visit(Value::Unsigned(number.into())))
+}
+
+/// The facts that `process.user` stands for.
+const USER: [ProcessFact; 2] = [ProcessFact::UserName, ProcessFact::UserSid];
+
+/// Visits facts about the acting process or the target.
+fn visit_facts(
+    event_context: &EventContext,
+    subject: Subject,
+    facts: &[ProcessFact],
+    visit: &mut Visitor<'_>,
+) -> ControlFlow<()> {
+    let process = match subject {
+        Subject::Own => Some(&event_context.process),
+        Subject::Target => event_context.event.target.as_ref(),
+    };
+    let Some(process) = process else { return ControlFlow::Continue(()) };
+    facts.iter().filter_map(|fact| process.facts.get(*fact)).try_for_each(|value| match value {
+        FactValue::Text(text) => visit(Value::Text(text)),
+        FactValue::Number(number) => visit(Value::Unsigned((*number).into())),
+        shown => visit(Value::Text(&shown.to_string())),
+    })
 }
 
 fn look_up(
@@ -238,6 +283,18 @@ fn look_up(
             Action::ProcessAccess { call_trace, .. } => return text(call_trace),
             _ => return missing,
         },
+        Field::TargetTid => match row.action {
+            Action::RemoteThread { tid, .. } => tid,
+            _ => None,
+        },
+        Field::Fact(subject, fact) => {
+            let event_context = event_context.get_or_init(|| evaluated.event_context());
+            return visit_facts(event_context, subject, &[fact], visit);
+        }
+        Field::User(subject) => {
+            let event_context = event_context.get_or_init(|| evaluated.event_context());
+            return visit_facts(event_context, subject, &USER, visit);
+        }
         Field::StackModule | Field::StackSummary | Field::FinalUserModule => {
             let event_context = event_context.get_or_init(|| evaluated.event_context());
             if event_context.stack.is_empty() {

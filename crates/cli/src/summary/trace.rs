@@ -294,7 +294,7 @@ pub fn alert_title(alert: &Alert) -> Option<json::AlertTitle<'_>> {
         severity: alert.severity.name(),
         score: alert.score(),
         title: analytic.title(),
-        process: &alert.process.name,
+        process: alert.process.name(),
         pid: alert.process.pid,
         events: alert.events,
     })

@@ -350,7 +350,10 @@ fn documents_that_break_the_contract_are_found() {
     let alert = serde_json::json!({
         "type": "alert", "schema_version": 1, "alert": "0", "score": 1, "severity": "low", "count": 1, "host": null,
         "events": 1, "pid": null, "first_seen": null, "last_seen": null, "detections": [], "attack": [],
-        "process": { "name": null, "path": null, "command_line": null, "parent_pid": null, "start_time": null },
+        "process": {
+            "name": null, "path": null, "command_line": null, "parent": null, "user": null, "session": null,
+            "integrity": null, "start_time": null, "entity": "1@0", "image": null
+        },
     });
     schemas.check("alert", &alert, "as it is");
     for (pointer, value) in [

@@ -511,8 +511,8 @@ fn evidence_in_a_file_counts_in_any_order() {
     assert_eq!(direct["severity"], "high", "{direct:#}");
     let process = &direct["process"];
     assert_eq!(
-        (&process["command_line"], &process["user"], &process["integrity_level"]),
-        (&"t /x".into(), &r"PC\u".into(), &"High".into())
+        (&process["command_line"], &process["user"]["name"], &process["integrity"]),
+        (&"t /x".into(), &r"PC\u".into(), &"high".into())
     );
     let created = &direct["created_files"][0];
     assert_eq!(

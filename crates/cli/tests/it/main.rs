@@ -33,6 +33,7 @@ mod mutations;
 mod names;
 mod numbers;
 mod one_answer;
+mod one_fact;
 #[cfg(unix)]
 mod open;
 mod packets;

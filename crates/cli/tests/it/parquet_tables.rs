@@ -14,7 +14,7 @@ use stackhound_scenario::{Mix, Scenario};
 use crate::demonstration::{demo, run};
 use crate::program::refused;
 
-type Row = HashMap<String, Value>;
+pub type Row = HashMap<String, Value>;
 
 /// All files below a folder, sorted, with their content.
 fn files(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
@@ -33,7 +33,7 @@ fn files(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
 }
 
 /// The rows of a table, in the order of their files.
-fn rows(folder: &Path, table: &str) -> Vec<Row> {
+pub fn rows(folder: &Path, table: &str) -> Vec<Row> {
     let value = |field: &Field| match field {
         Field::Null => Value::Null,
         Field::Bool(truth) => Value::from(*truth),
@@ -67,7 +67,7 @@ fn hex(value: &Value) -> Option<u64> {
 }
 
 /// Nanoseconds since 1970 of a time in JSON; `None` outside of the years of the column.
-fn nanoseconds(time: &Value) -> Option<i64> {
+pub fn nanoseconds(time: &Value) -> Option<i64> {
     let time: jiff::Timestamp = time.as_str()?.parse().ok()?;
     i64::try_from(time.as_nanosecond()).ok()
 }

@@ -127,8 +127,8 @@ impl Findings {
             rows.text(c.severity, finding.outcome.severity.name());
             process.pid.iter().for_each(|&pid| rows.number(c.pid, pid));
             process.tid.iter().for_each(|&tid| rows.number(c.tid, tid));
-            if !process.name.is_empty() {
-                rows.text(c.process, &process.name);
+            if !process.name().is_empty() {
+                rows.text(c.process, process.name());
             }
             ids.process_uid.iter().for_each(|&uid| rows.number(c.process_uid, uid));
             rows.text(c.event, &event_context.event.name);
@@ -153,8 +153,8 @@ impl Alerts {
             rows.text(c.severity, alert.severity.name());
             rows.number(c.count, alert.count());
             alert.process.pid.iter().for_each(|&pid| rows.number(c.pid, pid));
-            if !alert.process.name.is_empty() {
-                rows.text(c.process, &alert.process.name);
+            if !alert.process.name().is_empty() {
+                rows.text(c.process, alert.process.name());
             }
             if let Some((first, last)) = alert.times {
                 time(first).iter().for_each(|&first| rows.time(c.first_seen, first));

@@ -1,9 +1,11 @@
 //! Processes, threads, modules, and the memory of processes.
 
 use std::collections::HashSet;
+use std::marker::PhantomData;
 
 use rustc_hash::FxBuildHasher;
 use stackhound_etl::Clock;
+use stackhound_facts::{FactId, FactSet, FactType, FactValue, ProcessFact, ThreadFact};
 use stackhound_frames::identity;
 use stackhound_pipeline::{Pipeline, ProcessView, TraceState};
 use stackhound_system::{Evidence, ModuleRef, ProcessId, ProcessRef, Span, System, ThreadRef};
@@ -111,19 +113,55 @@ impl SpanColumns {
 pub(super) struct ProcessColumns {
     process_uid: NumberColumn,
     pid: NumberColumn,
-    parent_pid: NumberColumn,
     parent_uid: NumberColumn,
-    name: TextColumn,
-    path: TextColumn,
-    command_line: TextColumn,
-    user_sid: TextColumn,
-    user_name: TextColumn,
-    session: NumberColumn,
-    integrity: TextColumn,
+    facts: FactColumns<ProcessFact>,
     module_id: NumberColumn,
     exit_status: NumberColumn,
-    created: NumberColumn,
     span: SpanColumns,
+}
+
+/// The columns of facts: one for each row of the catalogue.
+#[derive(Clone, Copy, Debug)]
+struct FactColumns<F> {
+    /// The index of the first column.
+    first: usize,
+    facts: PhantomData<F>,
+}
+
+impl<F: FactId> FactColumns<F> {
+    fn of(t: &mut Table) -> FactColumns<F> {
+        let first = t.columns().len();
+        for fact in F::ALL {
+            let row = fact.row();
+            let r#type = match row.r#type {
+                FactType::Text => Type::Text,
+                FactType::Number => Type::UInt32,
+                FactType::Hex => Type::UInt64,
+                FactType::Time => Type::Time,
+            };
+            let column = Column::optional(row.column, r#type, row.doc.trim_ascii());
+            let column = if row.path == "path" { column.stored(Storage::LookUp) } else { column };
+            if r#type == Type::Text {
+                t.text(column);
+            } else {
+                t.number(column);
+            }
+        }
+        FactColumns { first, facts: PhantomData }
+    }
+
+    fn set(self, rows: &mut Rows, facts: &FactSet<'_, F>) {
+        for (fact, value) in facts.known() {
+            let index = self.first + fact.index();
+            match value {
+                FactValue::Number(number) => rows.number(NumberColumn(index), *number),
+                FactValue::Hex(number) => rows.number(NumberColumn(index), *number),
+                FactValue::Time(time) => rows.time(NumberColumn(index), *time),
+                FactValue::Text(text) => rows.text(TextColumn(index), text),
+                text => rows.text(TextColumn(index), &text.to_string()),
+            }
+        }
+    }
 }
 
 fn process_uid(doc: &'static str) -> Column {
@@ -132,32 +170,20 @@ fn process_uid(doc: &'static str) -> Column {
 
 pub(super) fn processes_table() -> (Table, ProcessColumns) {
     let mut t = Table::new(TableId::Processes.name(), "A process of a trace.");
-    let text = |name, doc| Column::optional(name, Type::Text, doc);
     let number = |name, r#type, doc| Column::optional(name, r#type, doc);
     let columns = ProcessColumns {
         process_uid: t.number(process_uid(
             "Id of the process: equal in all traces of a machine that state the same start time.",
         )),
         pid: t.number(Column::required("pid", Type::UInt32, "Process id.")),
-        parent_pid: t.number(number("parent_pid", Type::UInt32, "Id of the process that it inherits from.")),
-        parent_uid: t.number(number("parent_uid", Type::UInt64, "That process, in `processes`.")),
-        name: t.text(text("name", "File name of the program.")),
-        path: t.text(text("path", "Path of the program.").stored(Storage::LookUp)),
-        command_line: t.text(text("command_line", "The command line.")),
-        user_sid: t.text(text("user_sid", "Security identifier of the user.")),
-        user_name: t.text(text(
-            "user_name",
-            "English name of the user, if the identifier is the same on all machines.",
+        parent_uid: t.number(number(
+            "parent_uid",
+            Type::UInt64,
+            "The process that it inherits from, in `processes`.",
         )),
-        session: t.number(number("session", Type::UInt32, "Terminal session.")),
-        integrity: t.text(text("integrity", "Integrity level.")),
+        facts: FactColumns::of(&mut t),
         module_id: t.number(number("module_id", Type::UInt64, "The image of the program, in `modules`.")),
         exit_status: t.number(number("exit_status", Type::UInt32, "Exit status.")),
-        created: t.number(number(
-            "created",
-            Type::Time,
-            "Start time as Microsoft-Windows-Kernel-Process states it, otherwise that of the event.",
-        )),
         span: SpanColumns::of(&mut t),
     };
     (t, columns)
@@ -169,10 +195,8 @@ pub(super) struct ThreadColumns {
     pid: NumberColumn,
     tid: NumberColumn,
     name: TextColumn,
-    start_address: NumberColumn,
     start_module_id: NumberColumn,
-    start_module: TextColumn,
-    start_rva: NumberColumn,
+    facts: FactColumns<ThreadFact>,
     span: SpanColumns,
 }
 
@@ -184,10 +208,11 @@ pub(super) fn threads_table() -> (Table, ThreadColumns) {
         pid: t.number(Column::required("pid", Type::UInt32, "Process id.")),
         tid: t.number(Column::required("tid", Type::UInt32, "Thread id.")),
         name: t.text(Column::optional("name", Type::Text, "The last name that a program assigned to it.")),
-        start_address: t.number(number("start_address", "The function that it was created for.")),
-        start_module_id: t.number(number("start_module_id", "The module of that function, in `modules`.")),
-        start_module: t.text(Column::optional("start_module", Type::Text, "File name of that module.")),
-        start_rva: t.number(number("start_rva", "Offset of the function in the module.")),
+        start_module_id: t.number(number(
+            "start_module_id",
+            "The module that contains the function that the thread was created for, in `modules`.",
+        )),
+        facts: FactColumns::of(&mut t),
         span: SpanColumns::of(&mut t),
     };
     (t, columns)
@@ -337,22 +362,14 @@ fn process(
     rows.begin();
     rows.number(c.process_uid, uids.of(state, process));
     rows.number(c.pid, process.pid().0);
-    view.parent_pid().iter().for_each(|pid| rows.number(c.parent_pid, pid.0));
     if let Ok(parent) = view.parent() {
         rows.number(c.parent_uid, uids.of(state, parent.process()));
     }
-    view.name().iter().for_each(|name| rows.text(c.name, name));
-    view.path().iter().for_each(|path| rows.text(c.path, path));
-    view.command_line().iter().for_each(|line| rows.text(c.command_line, line));
-    view.user_sid().iter().for_each(|sid| rows.text(c.user_sid, &sid.to_string()));
-    view.user_name().iter().for_each(|name| rows.text(c.user_name, name));
-    view.session().iter().for_each(|&session| rows.number(c.session, session));
-    view.integrity().iter().for_each(|level| rows.text(c.integrity, level));
+    c.facts.set(rows, &view.facts());
     if let Ok(program) = view.program() {
         rows.number(c.module_id, module_id(&identity(program)));
     }
     process.exit_status().iter().for_each(|&status| rows.number(c.exit_status, status));
-    view.start_time().iter().for_each(|&time| rows.time(c.created, time));
     c.span.set(rows, process.span(), clock);
 }
 
@@ -373,17 +390,12 @@ fn add_thread(
         rows.text(c.name, name);
     }
     c.span.set(rows, thread.span(), clock);
-    let Some(address) = thread.start_function() else { return };
-    rows.number(c.start_address, address.0);
     let time = thread.observed().unwrap_or(thread.span().from);
-    let system = state.system();
-    let module = system
-        .kernel_module_at(address, time)
-        .or_else(|| system.module_in(thread.process().id(), address, time));
-    let Some((module, rva)) = module else { return };
-    rows.number(c.start_module_id, module_id(&identity(module)));
-    rows.text(c.start_module, module.file_name());
-    rows.number(c.start_rva, rva);
+    let Ok(start) = state.thread_start(thread, time) else { return };
+    c.facts.set(rows, &start.facts());
+    if let Ok((module, _)) = start.module {
+        rows.number(c.start_module_id, module_id(&identity(module)));
+    }
 }
 
 fn add_module(pending: &mut Pending<ModuleColumns>, system: &System, module: ModuleRef<'_>, id: u64) {

@@ -1,3 +1,5 @@
+use stackhound_facts::{ProcessFact, ProcessFacts};
+
 use super::*;
 use crate::DetectionId;
 use crate::verdict::{Inputs, Outcome, Reason, Verdict};
@@ -10,7 +12,8 @@ fn finding(id: &str, verdict: Verdict, severity: Severity) -> Finding {
 }
 
 fn event_context(pid: u32, seconds: u64) -> EventContext {
-    let process = ProcessReport { pid: Some(pid), path: r"C:\a.exe".into(), ..ProcessReport::default() };
+    let facts = ProcessFacts::default().with(ProcessFact::Path, r"C:\a.exe");
+    let process = ProcessReport { pid: Some(pid), facts, ..ProcessReport::default() };
     EventContext { count: 1, time: Some(seconds * SECOND), process, ..EventContext::default() }
 }
 

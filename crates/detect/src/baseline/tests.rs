@@ -1,11 +1,18 @@
+use stackhound_facts::{ProcessFact, ProcessFacts};
+
 use super::*;
 use crate::tuning::{Suppression, Tuning};
 use crate::verdict::{Inputs, Outcome, Reason};
 
+fn process(pid: Option<u32>, path: &str) -> ProcessReport {
+    let facts = ProcessFacts::default().with(ProcessFact::Path, path.to_owned());
+    ProcessReport { pid, facts, ..ProcessReport::default() }
+}
+
 fn event(pid: u32, path: &str, summary: &str) -> EventContext {
     EventContext {
         count: 2,
-        process: ProcessReport { pid: Some(pid), path: path.to_owned(), ..ProcessReport::default() },
+        process: process(Some(pid), path),
         summary: summary.to_owned(),
         ..EventContext::default()
     }
@@ -48,7 +55,7 @@ fn new_processes_and_new_stacks_are_distinguished() {
     let other = DetectionId::parse("CS14").unwrap();
     assert_eq!(baseline.compare(&lists, &event(2, AGENT, STACK), other), Novelty::NewStack);
     let mut secrets = event(2, AGENT, STACK);
-    secrets.event.target = r"C:\Windows\System32\lsass.exe".to_owned();
+    secrets.event.target = Some(process(None, r"C:\Windows\System32\lsass.exe"));
     assert_eq!(baseline.compare(&lists, &secrets, id), Novelty::Excluded);
 }
 

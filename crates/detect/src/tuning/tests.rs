@@ -1,3 +1,4 @@
+use stackhound_facts::{ProcessFact, ProcessFacts};
 use stackhound_images::{FactSource, ImageEvidence, ImageFacts, Signature, SignatureState};
 use stackhound_types::start_of_day;
 
@@ -24,9 +25,10 @@ fn event(day: &str) -> EventContext {
         time: start_of_day(day).map(|day| day.0 as u64 + 432_000_000_000),
         host: "WS1".to_owned(),
         process: ProcessReport {
-            path: path.to_owned(),
-            name: "agent.exe".to_owned(),
-            command_line: "agent.exe -service".to_owned(),
+            facts: ProcessFacts::default()
+                .with(ProcessFact::Path, path)
+                .with(ProcessFact::Name, "agent.exe")
+                .with(ProcessFact::CommandLine, "agent.exe -service"),
             ..ProcessReport::default()
         },
         stack: vec![

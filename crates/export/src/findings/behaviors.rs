@@ -59,7 +59,7 @@ pub(super) fn of(event_context: &EventContext, finding: &Finding) -> Vec<&'stati
     let by_reason = BY_REASON.iter().filter(|(reason, _)| finding.outcome.reasons.has(*reason));
     words.extend(by_reason.map(|(_, word)| *word));
     let (event, process) = (&event_context.event, &event_context.process);
-    if event.target_pid.is_some() && process.pid.is_some() && event.target_pid != process.pid {
+    if event.target_pid().is_some() && process.pid.is_some() {
         words.push(if super::ecs::is_process_start(event_context) {
             "parent-child"
         } else {

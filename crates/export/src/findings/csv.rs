@@ -7,26 +7,19 @@ use std::io::{self, Write};
 
 use stackhound_detect::Verdict;
 use stackhound_detect::report::{EventContext, Finding, FrameReport};
+use stackhound_facts::{FactId, ProcessFact};
 
-use super::shown;
+use super::shown::{self, known};
 use super::sorted::Sorted;
 use crate::escape::{cell as text, row};
 use crate::json::value::Hex;
 
-const HEADER: [&str; 29] = [
-    "time",
-    "verdict",
-    "severity",
-    "id",
-    "title",
-    "explanation",
-    "reasons",
-    "inputs_missing",
-    "process",
-    "pid",
-    "tid",
-    "path",
-    "command_line",
+/// The columns before those of the facts about the process.
+const FIRST: [&str; 10] =
+    ["time", "verdict", "severity", "id", "title", "explanation", "reasons", "inputs_missing", "pid", "tid"];
+
+/// The columns after them.
+const LAST: [&str; 16] = [
     "event",
     "service",
     "target",
@@ -109,7 +102,9 @@ impl Rows {
             return Ok(());
         }
         let first: &[&str] = if self.columns == Columns::Timesketch { &TIMESKETCH } else { &[] };
-        row(out, first.iter().chain(&HEADER))
+        let first = first.iter().chain(&FIRST).map(|name| (*name).to_owned());
+        let facts = ProcessFact::ALL.iter().map(|fact| format!("process.{}", fact.row().path));
+        row(out, first.chain(facts).chain(LAST.map(str::to_owned)))
     }
 }
 
@@ -122,7 +117,7 @@ fn required(event_context: &EventContext, finding: &Finding) -> [String; TIMESKE
         (verdict, None) => verdict.name(),
     };
     let process = &event_context.process;
-    let name = if process.name.is_empty() { "unknown process" } else { &process.name };
+    let name = known(process.name()).unwrap_or("unknown process");
     let explanation = shown::explanation(event_context, finding);
     let message = format!("{} {}: {}, {name}. {explanation}", analytic.name(), word, analytic.title());
     let time = event_context.time.and_then(shown::time).unwrap_or_default();
@@ -130,12 +125,12 @@ fn required(event_context: &EventContext, finding: &Finding) -> [String; TIMESKE
     [text(message.trim_end()), datetime.unwrap_or_default(), "Event Time".to_owned()]
 }
 
-fn cells(event_context: &EventContext, finding: &Finding) -> [String; HEADER.len()] {
+fn cells(event_context: &EventContext, finding: &Finding) -> impl Iterator<Item = String> {
     let EventContext { process, event, .. } = event_context;
     let analytic = &finding.analytic;
     let frame = shown::frame(event_context, finding);
     let labels: Vec<String> = event_context.stack.iter().map(FrameReport::label).collect();
-    [
+    let first: [String; FIRST.len()] = [
         event_context.time.and_then(shown::time).unwrap_or_default(),
         finding.outcome.verdict.name().to_owned(),
         finding.outcome.severity.name().to_owned(),
@@ -144,15 +139,16 @@ fn cells(event_context: &EventContext, finding: &Finding) -> [String; HEADER.len
         text(&shown::explanation(event_context, finding)),
         shown::reasons(finding).join(" "),
         text(&shown::missing(finding).join(" ")),
-        text(&process.name),
         number(process.pid),
         number(process.tid),
-        text(&process.path),
-        text(&process.command_line),
+    ];
+    let facts = ProcessFact::ALL.iter().map(|fact| process.facts.get(*fact));
+    let facts = facts.map(|value| value.map(|value| text(&value.to_string())).unwrap_or_default());
+    let last: [String; LAST.len()] = [
         text(&event.name),
         text(&event.service),
-        text(&event.target),
-        number(event.target_pid),
+        text(event.target_path()),
+        number(event.target_pid()),
         event.access.map(|access| Hex(access.into()).to_string()).unwrap_or_default(),
         number(frame.map(|(index, _)| index)),
         frame.map(|(_, frame)| text(&frame.label())).unwrap_or_default(),
@@ -165,7 +161,8 @@ fn cells(event_context: &EventContext, finding: &Finding) -> [String; HEADER.len
         finding.alert.clone(),
         finding.suppressed.as_ref().map(|cause| text(&shown::suppression(cause))).unwrap_or_default(),
         finding.novelty.map(|novelty| novelty.name().to_owned()).unwrap_or_default(),
-    ]
+    ];
+    first.into_iter().chain(facts).chain(last)
 }
 
 fn number(number: Option<impl ToString>) -> String {

@@ -7,13 +7,14 @@
 
 use serde_json::{Value, json};
 use stackhound_detect::baseline::Novelty;
-use stackhound_detect::report::{EventContext, Finding, FrameReport, ProcessReport};
+use stackhound_detect::report::{EventContext, Finding, FrameReport};
 use stackhound_detect::{Analytic, Severity};
 use stackhound_frames::Answer;
 use stackhound_images::ImageEvidence;
 use stackhound_types::Mode;
 
 use super::attack::{self, Tactic, Technique};
+use super::mapped::{self, Schema};
 use super::related;
 use super::shown::{self, known};
 use crate::json::finding::Suppressed;
@@ -44,15 +45,13 @@ pub(super) fn document(event_context: &EventContext, finding: &Finding) -> Value
         },
         "host": { "name": known(&event_context.host) },
         "log": { "file": { "path": known(&event_context.location.file) } },
-        "process": process(event_context, finding),
+        "process": null,
         "threat": if is_found { threat(analytic) } else { Value::Null },
         "callstack": answer(event_context, finding, &explanation),
         "stackhound": own(event_context, finding),
     });
+    add_process(&mut document, event_context, finding);
     document["event"]["id"] = shown::finding_uid(event_context, finding).to_string().into();
-    if !is_process_start(event_context) {
-        document["Target"] = target(event_context);
-    }
     pruned(document)
 }
 
@@ -101,35 +100,57 @@ fn category(name: &str) -> &'static str {
 pub(super) fn is_process_start(event_context: &EventContext) -> bool {
     const NAMES: [&str; 4] = ["Process/Start", "ProcessStart", "ProcessStart/Start", "ProcessCreate"];
     let event = &event_context.event;
-    let has_target = event.target_pid.is_some() || !event.target.is_empty();
-    has_target && NAMES.contains(&event.name.as_str())
+    event.target.is_some() && NAMES.contains(&event.name.as_str())
 }
 
-/// The process of the document, with the stack in the thread that it belongs to.
-fn process(event_context: &EventContext, finding: &Finding) -> Value {
+/// The fields of facts. Values are texts, or numbers.
+const FACTS: Schema = Schema { field: |row| row.ecs, value: |_, value| mapped::plain(value) };
+
+/// As [`FACTS`], for processes whose parent is another object of the document.
+const WITHOUT_PARENT: Schema =
+    Schema { field: |row| row.ecs.filter(|path| !path.starts_with("parent.")), ..FACTS };
+
+/// Adds the process, with the stack in the thread that it belongs to, and the target.
+fn add_process(document: &mut Value, event_context: &EventContext, finding: &Finding) {
+    let target = event_context.event.target.as_ref();
+    let (process, started) = (&event_context.process, target.filter(|_| is_process_start(event_context)));
     let image = process_image(event_context);
-    let mut actor = actor(&event_context.host, &event_context.process, image);
-    actor["thread"] = json!({ "id": event_context.process.tid, "Ext": thread(event_context) });
-    let mut process = if is_process_start(event_context) {
-        let mut process = target_process(event_context);
-        process["parent"] = actor;
-        process
-    } else {
-        actor["parent"] = json!({ "pid": event_context.process.parent_pid });
-        actor
-    };
+    let schema = if started.is_some() { WITHOUT_PARENT } else { FACTS };
+    let mut actor = json!({
+        "pid": process.pid,
+        "code_signature": image.map(code_signature),
+        "pe": image.map(pe),
+        "entity_id": process.pid.map(|_| shown::entity(&event_context.host, process).to_string()),
+        "thread": { "id": process.tid, "Ext": thread(event_context) },
+    });
+    document["stackhound"]["process"] = mapped::add(&mut actor, &process.facts, schema);
+    document["stackhound"]["thread"] = mapped::add(&mut actor["thread"], &process.thread, FACTS);
+    if let Some(target) = target {
+        let mut object = json!({ "pid": target.pid, "thread": { "id": target.tid } });
+        let of_process = mapped::add(&mut object, &target.facts, schema);
+        let of_thread = mapped::add(&mut object["thread"], &target.thread, FACTS);
+        document["stackhound"]["target"] = json!({ "process": of_process, "thread": of_thread });
+        if started.is_some() {
+            object["parent"] = actor;
+            actor = object;
+        } else {
+            let start = event_context.event.start_address.map(|start| json!(Hex(start)));
+            if let Some(start) = start {
+                mapped::put(&mut object, "thread.Ext.start_address", start);
+            }
+            document["Target"] = json!({ "process": object });
+        }
+    }
     let found = finding.is_reported();
     let start_name = known(&event_context.event.start_name);
     let start_name = start_name.map(shown::elastic_name);
-    process["Ext"] = json!({
-        "api": {
-            "name": known(&event_context.event.service),
-            "behaviors": found.then(|| super::behaviors::of(event_context, finding)),
-            "parameters": { "desired_access_numeric": event_context.event.access },
-            "metadata": { "target_address_name": start_name },
-        },
+    actor["Ext"]["api"] = json!({
+        "name": known(&event_context.event.service),
+        "behaviors": found.then(|| super::behaviors::of(event_context, finding)),
+        "parameters": { "desired_access_numeric": event_context.event.access },
+        "metadata": { "target_address_name": start_name },
     });
-    process
+    document["process"] = actor;
 }
 
 /// The texts of the version resource.
@@ -145,39 +166,9 @@ fn pe(evidence: &ImageEvidence) -> Value {
 
 /// What is known about the image of the acting process, if a frame of the stack is in it.
 fn process_image(event_context: &EventContext) -> Option<&ImageEvidence> {
-    let path = known(&event_context.process.path)?;
+    let path = known(event_context.process.path())?;
     let is_own = |frame: &&FrameReport| frame.module.eq_ignore_ascii_case(path);
     event_context.stack.iter().find(is_own).map(|frame| &frame.image)
-}
-
-fn actor(host: &str, process: &ProcessReport, image: Option<&ImageEvidence>) -> Value {
-    json!({
-        "pid": process.pid,
-        "code_signature": image.map(code_signature),
-        "pe": image.map(pe),
-        "entity_id": process.pid.map(|_| shown::entity(host, process).to_string()),
-        "name": known(&process.name),
-        "executable": known(&process.path),
-        "command_line": known(&process.command_line),
-        "start": process.started.and_then(shown::time),
-    })
-}
-
-/// The target process.
-fn target_process(event_context: &EventContext) -> Value {
-    let target = &event_context.event.target;
-    let is_path = target.contains(['\\', '/']);
-    json!({
-        "pid": event_context.event.target_pid,
-        "name": known(shown::file_name(target)),
-        "executable": known(target).filter(|_| is_path),
-    })
-}
-
-fn target(event_context: &EventContext) -> Value {
-    let mut process = target_process(event_context);
-    process["thread"] = json!({ "Ext": { "start_address": event_context.event.start_address.map(Hex) } });
-    json!({ "process": process })
 }
 
 /// The stack with derived fields.
@@ -268,8 +259,6 @@ fn own(event_context: &EventContext, finding: &Finding) -> Value {
             "name": known(&event.name),
             "provider": known(&event.provider),
             "service": known(&event.service),
-            "target": known(&event.target),
-            "target_pid": event.target_pid,
             "access": event.access.map(|access| Hex(access.into())),
             "start_address": event.start_address.map(Hex),
             "start_name": known(&event.start_name),

@@ -15,6 +15,7 @@ mod attack;
 mod behaviors;
 mod csv;
 mod ecs;
+mod mapped;
 mod navigator;
 mod ocsf;
 pub(crate) mod related;

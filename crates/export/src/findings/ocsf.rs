@@ -6,11 +6,13 @@
 
 use serde_json::{Value, json};
 use stackhound_detect::baseline::Novelty;
-use stackhound_detect::report::{EventContext, Finding};
+use stackhound_detect::report::{EventContext, Finding, ProcessReport};
 use stackhound_detect::{Analytic, Severity, Verdict};
+use stackhound_facts::{FactId, FactRow, FactSet, FactValue};
 
 use super::attack::{self, Technique};
 use super::ecs::pruned;
+use super::mapped::{self, Schema};
 use super::shown::{self, known};
 use crate::json::finding::Suppressed;
 use crate::json::frame::Frame;
@@ -150,44 +152,75 @@ fn evidence(event_context: &EventContext, finding: &Finding) -> Value {
         Verdict::Yes => (4, "Suspicious"),
         Verdict::Undetermined | Verdict::No => (7, "Insufficient Data"),
     };
+    let mut actor = process_object(process);
+    actor["uid"] = shown::entity(&event_context.host, process).to_string().into();
     json!({
         "name": known(&event.name),
         "uid": format!("{}:{}", event_context.location.file, event_context.location.record),
         "verdict_id": verdict_id,
         "verdict": verdict,
-        "process": {
-            "uid": shown::entity(&event_context.host, process).to_string(),
-            "pid": process.pid,
-            "tid": process.tid,
-            "name": known(&process.name),
-            "cmd_line": known(&process.command_line),
-            "created_time": process.started.map(shown::milliseconds),
-            "file": known(&process.path).map(|path| {
-                json!({ "name": shown::file_name(path), "path": path, "type_id": 1, "type": "Regular File" })
-            }),
-            "parent_process": process.parent_pid.map(|pid| json!({ "pid": pid })),
-        },
+        "process": actor,
         "api": known(&event.service).map(|service| json!({ "operation": service })),
         "data": {
             "stack": event_context.stack.iter().map(|frame| json!(Frame::of_finding(frame))).collect::<Vec<_>>(),
             "frame": shown::frame(event_context, finding).map(|(index, _)| index),
             "summary": known(&event_context.summary),
             "final_user_module": event_context.final_user_module,
+            "target": event.target.as_ref().map(process_object),
         },
     })
 }
 
+/// The fields of facts.
+const FACTS: Schema = Schema { field: |row| row.ocsf, value: spelled };
+
+/// Times are milliseconds since 1970, and identities are texts.
+fn spelled(row: &FactRow, value: &FactValue<'_>) -> Value {
+    match value {
+        FactValue::Time(time) => {
+            u64::try_from(time.0).map_or(Value::Null, |time| shown::milliseconds(time).into())
+        }
+        value if row.ocsf.is_some_and(|path| path.ends_with(".uid")) => value.to_string().into(),
+        value => mapped::plain(value),
+    }
+}
+
+/// The object of a process, with the fields that the schema requires beside those of facts.
+fn process_object(report: &ProcessReport) -> Value {
+    let mut process = json!({ "pid": report.pid, "tid": report.tid });
+    mapped::add(&mut process, &report.facts, FACTS);
+    for at in ["/file", "/parent_process/file"] {
+        let Some(file) = process.pointer_mut(at) else { continue };
+        let name = file["path"].as_str().map(|path| shown::file_name(path).to_owned());
+        file["name"] = json!(name);
+        file["type_id"] = json!(1);
+        file["type"] = json!("Regular File");
+    }
+    if let Some(level) = process["integrity"].as_str() {
+        const LEVELS: [&str; 6] = ["untrusted", "low", "medium", "high", "system", "protected"];
+        let number = LEVELS.iter().position(|known| *known == level).map_or(99, |index| index + 1);
+        process["integrity_id"] = json!(number);
+    }
+    process
+}
+
 /// The target process.
 fn resources(event_context: &EventContext) -> Vec<Value> {
-    let event = &event_context.event;
-    if event.target.is_empty() && event.target_pid.is_none() {
+    let target = event_context.event.target.as_ref();
+    let Some(target) = target.filter(|target| target.pid.is_some() || !target.path_or_name().is_empty())
+    else {
         return Vec::new();
-    }
+    };
     vec![json!({
         "type": "process",
-        "name": known(&event.target),
-        "uid": event.target_pid.map(|pid| pid.to_string()),
+        "name": known(target.path_or_name()),
+        "uid": target.pid.map(|pid| pid.to_string()),
     })]
+}
+
+/// The facts without a field of the schema.
+fn others<F: FactId>(facts: &FactSet<'_, F>) -> Value {
+    mapped::add(&mut Value::Null, facts, FACTS)
 }
 
 fn unmapped(event_context: &EventContext, finding: &Finding) -> Value {
@@ -207,5 +240,11 @@ fn unmapped(event_context: &EventContext, finding: &Finding) -> Value {
         "access": event.access.map(|access| Hex(access.into())),
         "start_address": event.start_address.map(Hex),
         "start_name": known(&event.start_name),
+        "process": others(&event_context.process.facts),
+        "thread": others(&event_context.process.thread),
+        "target": event.target.as_ref().map(|target| json!({
+            "process": others(&target.facts),
+            "thread": others(&target.thread),
+        })),
     })
 }

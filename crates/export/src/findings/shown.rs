@@ -197,9 +197,9 @@ impl fmt::Display for Digest {
 pub(super) fn entity(host: &str, process: &ProcessReport) -> Digest {
     Digest::NEW
         .with(host)
-        .with(process.path.to_ascii_lowercase())
+        .with(process.path().to_ascii_lowercase())
         .with_number(process.pid.map(u64::from))
-        .with_number(process.started)
+        .with_number(process.started())
 }
 
 /// Identifies a finding by process, time, record and detection. It is the same whenever the same

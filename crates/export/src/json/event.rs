@@ -14,7 +14,7 @@ use stackhound_pipeline::EventView;
 use stackhound_schema::{Array, Decoder, Field, InType, Item, OutType, Value};
 use stackhound_types::HexBytes;
 
-use super::event_facts::{EventFile, EventProcess, EventRegistry, EventTarget, EventThread};
+use super::facts::{EventFile, EventRegistry, EventTarget, ProcessFacts, ThreadFacts};
 use super::stack::{EventFrames, Stack, StackSummary};
 use super::system_call::SystemCall;
 use super::value::{Bytes, Hex, Text, Time};
@@ -32,8 +32,8 @@ pub struct Event<'s, 'c> {
     pid: Option<u32>,
     /// The thread of the event.
     tid: Option<u32>,
-    process: Option<EventProcess<'c>>,
-    thread: Option<EventThread<'c>>,
+    process: Option<ProcessFacts<'c>>,
+    thread: Option<ThreadFacts<'c>>,
     /// Name or GUID of the provider; of kernel events, their class.
     provider: Cow<'s, str>,
     /// Name of the event; `Class/Type` for kernel classes.
@@ -94,8 +94,8 @@ impl<'s, 'c> Event<'s, 'c> {
             cpu: view.processor(),
             pid: view.pid().map(|pid| pid.0),
             tid: view.tid().map(|tid| tid.0),
-            process: EventProcess::new(view.process()),
-            thread: EventThread::new(view.thread_start()),
+            process: ProcessFacts::of_trace(view.process()),
+            thread: ThreadFacts::of_trace(view.thread_start()),
             provider: view.provider(),
             event: view.name(),
             id: view.id(),

@@ -29,7 +29,7 @@ use stackhound_types::Mode;
 
 use super::append::{self, Times};
 use super::event::Create;
-use super::event_facts::{EventFile, EventProcess, EventRegistry, EventTarget, EventThread};
+use super::facts::{EventFile, EventRegistry, EventTarget, ProcessFacts, ThreadFacts};
 use super::field_rows::{FieldRow, append_fields};
 use super::frame::Frame as FrameDocument;
 use super::stack::{EventFrames, Stack, StackSummary};
@@ -324,9 +324,9 @@ fn append_owner(view: &EventView<'_>, out: &mut Vec<u8>) -> io::Result<Option<Mi
     append::optional_integer(out, view.tid().map(|tid| tid.0));
     let process = view.process();
     out.extend_from_slice(b",\"process\":");
-    json(out, &EventProcess::new(process))?;
+    json(out, &ProcessFacts::of_trace(process))?;
     out.extend_from_slice(b",\"thread\":");
-    json(out, &EventThread::new(view.thread_start()))?;
+    json(out, &ThreadFacts::of_trace(view.thread_start()))?;
     let has_program = view.pid().is_some_and(|pid| !pid.is_kernel_only());
     Ok(process.and_then(|process| process.path()).err().filter(|_| has_program))
 }

@@ -10,7 +10,7 @@ use stackhound_detect::tuning::{Suppression, SuppressionCount, TuningReport};
 use stackhound_detect::{Analytic, Severity, Totals};
 
 use super::VERSION;
-use super::process::Process;
+use super::facts::{EventTarget, Facts, ProcessFacts, ThreadFacts};
 use super::stack::Stack;
 use super::value::{Hex, Time};
 use crate::findings::related;
@@ -65,10 +65,13 @@ pub struct Finding<'a> {
     pid: Option<u32>,
     /// The acting thread.
     tid: Option<u32>,
-    process: Process<'a>,
+    process: Option<ProcessFacts<'a>>,
+    thread: Option<ThreadFacts<'a>>,
     provider: Option<&'a str>,
     /// Name of the event, as in `events`.
     event: Option<&'a str>,
+    /// The process and thread that the event acts on; null if they are the acting ones.
+    target: Option<EventTarget<'a>>,
     operation: Operation<'a>,
     /// Index in `stack.frames` of the frame that the finding concerns; null if there is none.
     frame_index: Option<usize>,
@@ -174,8 +177,6 @@ struct Input<'a> {
 struct Operation<'a> {
     /// The system service, such as `NtOpenProcess`.
     service: Option<&'a str>,
-    /// The target process; null if there is none.
-    target: Option<Target<'a>>,
     /// The requested access rights.
     access: Option<Hex>,
     /// Start address of the thread that was started.
@@ -229,19 +230,6 @@ struct MemoryChange<'a> {
     period_ms: Option<u64>,
 }
 
-/// The target process of an operation.
-#[derive(Clone, Copy, Debug, Serialize)]
-#[cfg_attr(test, derive(JsonSchema))]
-struct Target<'a> {
-    pid: Option<u32>,
-    /// Id of the target thread.
-    tid: Option<u32>,
-    /// File name of the program.
-    name: Option<&'a str>,
-    /// Path of the program.
-    path: Option<&'a str>,
-}
-
 impl<'a> Finding<'a> {
     /// Converts an answer about an event.
     pub fn new(event_context: &'a EventContext, finding: &'a FindingReport) -> Finding<'a> {
@@ -280,9 +268,11 @@ impl<'a> Finding<'a> {
             host: known(&event_context.host),
             pid: event_context.process.pid,
             tid: event_context.process.tid,
-            process: Process::of_finding(&event_context.process),
+            process: Facts::reported(&event_context.process.facts),
+            thread: Facts::reported(&event_context.process.thread),
             provider: known(&event_context.event.provider),
             event: known(&event_context.event.name),
+            target: event_context.event.target.as_ref().map(EventTarget::reported),
             operation: Operation::new(&event_context.event),
             frame_index: shown::frame(event_context, finding).map(|(index, _)| index),
             stack: Stack::of_finding(event_context),
@@ -313,15 +303,8 @@ impl<'a> Finding<'a> {
 
 impl<'a> Operation<'a> {
     fn new(event: &'a EventReport) -> Operation<'a> {
-        let is_targeted = event.target_pid.is_some() || !event.target.is_empty();
         Operation {
             service: known(&event.service),
-            target: is_targeted.then(|| Target {
-                pid: event.target_pid,
-                tid: event.target_tid,
-                name: known(shown::file_name(&event.target)),
-                path: known(&event.target),
-            }),
             access: event.access.map(|access| Hex(access.into())),
             start_address: event.start_address.map(Hex),
             start_name: known(&event.start_name),
@@ -371,7 +354,7 @@ pub struct Alert<'a> {
     events: u64,
     host: Option<&'a str>,
     pid: Option<u32>,
-    process: Process<'a>,
+    process: Option<ProcessFacts<'a>>,
     /// Time of the first event.
     first_seen: Option<Time>,
     /// Time of the last event.
@@ -419,7 +402,7 @@ impl<'a> Alert<'a> {
             events: alert.events,
             host: known(&alert.host),
             pid: alert.process.pid,
-            process: Process::of_finding(&alert.process),
+            process: Facts::reported(&alert.process.facts),
             first_seen: alert.times.and_then(|(first, _)| Time::from_ticks(first)),
             last_seen: alert.times.and_then(|(_, last)| Time::from_ticks(last)),
             detections: detections.iter().map(one).collect(),

@@ -25,7 +25,7 @@ fn each_finding_is_a_row() {
         ("severity", "high"),
         ("id", "CS07"),
         ("reasons", "sensitive-operation caller-unbacked"),
-        ("process", "tool.exe"),
+        ("process.name", "tool.exe"),
         ("pid", "4021"),
         ("access", "0x1410"),
         ("frame", "2"),

@@ -144,7 +144,7 @@ fn signatures_are_those_of_the_image() {
         (SignatureState::Unknown, json!({})),
     ] {
         let (mut event_context, findings) = access();
-        event_context.stack[1].module = event_context.process.path.clone();
+        event_context.stack[1].module = event_context.process.path().to_owned();
         event_context.stack[1].image = of(state);
         let process = ecs(&[(event_context, findings)])[0]["process"].clone();
         let mut expected = expected;

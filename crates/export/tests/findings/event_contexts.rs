@@ -12,12 +12,13 @@ use stackhound_detect::report::{
 };
 use stackhound_detect::tuning::{SuppressedBy, Suppression};
 use stackhound_detect::{DetectionId, Input, Inputs, Outcome, Reason, Reasons, RuleInfo, Severity, Verdict};
+use stackhound_facts::{FactId, FactSet, FactType, FactValue, ProcessFact, ProcessFacts, ThreadFact};
 use stackhound_frames::{Answer, Backing, Region, RegionKind};
 use stackhound_images::{
     FactSource, ImageEvidence, ImageFacts, Signature, SignatureReason, SignatureState, VersionInfo,
 };
 use stackhound_system::Runtime;
-use stackhound_types::{Address, Mode};
+use stackhound_types::{Address, FileTime, Mode};
 
 /// 2023-01-01T00:00:00Z in units of 100 ns since 1601: 153,767 days of 864,000,000,000.
 pub const NEW_YEAR: u64 = 133_170_048_000_000_000;
@@ -66,6 +67,18 @@ pub fn unbacked(address: u64) -> FrameReport {
     }
 }
 
+/// The facts that the path of a program states.
+fn program(path: &str) -> ProcessFacts<'static> {
+    let name = path.rsplit('\\').next().unwrap_or_default();
+    ProcessFacts::default().with(ProcessFact::Path, path.to_owned()).with(ProcessFact::Name, name.to_owned())
+}
+
+/// A process of which only the id and the name are known.
+fn named(pid: u32, name: &'static str) -> ProcessReport {
+    let facts = ProcessFacts::default().with(ProcessFact::Name, name);
+    ProcessReport { pid: Some(pid), facts, ..ProcessReport::default() }
+}
+
 /// Shellcode opens lsass: two detections find it, a third is undetermined.
 pub fn access() -> (EventContext, Vec<Finding>) {
     let mut caller = unbacked(0x24f_64b7_b7a1);
@@ -79,19 +92,21 @@ pub fn access() -> (EventContext, Vec<Finding>) {
         process: ProcessReport {
             pid: Some(4021),
             tid: Some(5032),
-            name: "tool.exe".to_owned(),
-            path: r"C:\Users\Public\tool.exe".to_owned(),
-            command_line: "tool.exe --dump".to_owned(),
-            parent_pid: Some(640),
-            started: Some(NEW_YEAR),
+            facts: program(r"C:\Users\Public\tool.exe")
+                .with(ProcessFact::CommandLine, "tool.exe --dump")
+                .with(ProcessFact::ParentPid, FactValue::Number(640))
+                .with(ProcessFact::StartTime, FactValue::Time(FileTime(NEW_YEAR as i64))),
             ..ProcessReport::default()
         },
         event: EventReport {
             name: "ProcessAccess".to_owned(),
             provider: "Microsoft-Windows-Sysmon".to_owned(),
             service: "NtOpenProcess".to_owned(),
-            target: r"C:\Windows\System32\lsass.exe".to_owned(),
-            target_pid: Some(612),
+            target: Some(ProcessReport {
+                pid: Some(612),
+                facts: program(r"C:\Windows\System32\lsass.exe"),
+                ..ProcessReport::default()
+            }),
             access: Some(0x1410),
             ..EventReport::default()
         },
@@ -126,11 +141,10 @@ pub fn start() -> (EventContext, Vec<Finding>) {
         location: SourceLocation { file: "boot.etl".to_owned(), record: 1 },
         count: 1,
         time: Some(NEW_YEAR),
-        process: ProcessReport { pid: Some(100), name: "parent.exe".to_owned(), ..ProcessReport::default() },
+        process: named(100, "parent.exe"),
         event: EventReport {
             name: "Process/Start".to_owned(),
-            target: "child.exe".to_owned(),
-            target_pid: Some(200),
+            target: Some(named(200, "child.exe")),
             ..EventReport::default()
         },
         stack: vec![kernel, backed("ntdll.dll", 0x10, "")],
@@ -278,12 +292,35 @@ fn any_finding() -> impl Strategy<Value = Finding> {
         .prop_map(|(finding, alert, suppressed, novelty)| Finding { alert, suppressed, novelty, ..finding })
 }
 
+/// A text and a number, of which a fact has the one of its type.
+fn value() -> impl Strategy<Value = (String, u64)> {
+    (text(), any::<u64>())
+}
+
+/// Facts with these values. Times are after 1601 and before 2060.
+fn known<F: FactId>(values: &[Option<(String, u64)>]) -> FactSet<'static, F> {
+    FactSet::new(|fact: F| {
+        let (text, number) = values[fact.index()].clone()?;
+        match fact.row().r#type {
+            FactType::Text => Some(text).filter(|text| !text.is_empty()).map(FactValue::from),
+            FactType::Number => Some(FactValue::Number(number as u32)),
+            FactType::Hex => Some(FactValue::Hex(number)),
+            FactType::Time => Some(FactValue::Time(FileTime((number >> 7) as i64))),
+        }
+    })
+}
+
 prop_compose! {
-    fn process()(ids in proptest::array::uniform3(option::of(any::<u32>())), texts in proptest::array::uniform5(text()),
-        started in option::of(any::<u64>())) -> ProcessReport {
-        let [name, path, command_line, user, integrity_level] = texts;
-        let [pid, tid, parent_pid] = ids;
-        ProcessReport { pid, tid, parent_pid, name, path, command_line, started, user, integrity_level }
+    fn process()(ids in proptest::array::uniform2(option::of(any::<u32>())),
+        process in vec(option::of(value()), ProcessFact::ALL.len()),
+        thread in vec(option::of(value()), ThreadFact::ALL.len())) -> ProcessReport {
+        let [pid, tid] = ids;
+        let mut facts: ProcessFacts<'static> = known(&process);
+        // Whatever states the program of the parent states its id.
+        if facts.number(ProcessFact::ParentPid).is_none() {
+            facts.set(ProcessFact::ParentPid, FactValue::Number(4));
+        }
+        ProcessReport { pid, tid, facts, thread: known(&thread) }
     }
 }
 
@@ -308,13 +345,13 @@ prop_compose! {
 }
 
 prop_compose! {
-    fn event()(texts in proptest::array::uniform5(text()), is_start in any::<bool>(), target_pid in option::of(any::<u32>()),
-        target_tid in option::of(any::<u32>()), region in option::of(region()),
+    fn event()(texts in proptest::array::uniform4(text()), is_start in any::<bool>(), target in option::of(process()),
+        region in option::of(region()),
         access in option::of(any::<u32>()), start_address in option::of(any::<u64>())) -> EventReport {
-        let [name, provider, service, target, start_name] = texts;
+        let [name, provider, service, start_name] = texts;
         let name = if is_start { "Process/Start".to_owned() } else { name };
         EventReport {
-            name, provider, service, target, target_pid, target_tid, region, access, start_address, start_name,
+            name, provider, service, target, region, access, start_address, start_name,
             memory: None,
         }
     }

@@ -9,6 +9,7 @@ use stackhound_detect::alert::Alerts;
 use stackhound_detect::report::{EventContext, Finding};
 use stackhound_detect::{Totals, Verdict};
 use stackhound_export::findings::FindingsFormat;
+use stackhound_facts::{FactId, FactSet, FactValue};
 use stackhound_types::Mode;
 
 use crate::event_contexts::{access, event_with_answers, events, nothing};
@@ -73,21 +74,20 @@ fn compare(line: &Value, event_context: &EventContext, finding: &Finding) {
     let process = &event_context.process;
     assert_eq!(number(&line["pid"]), process.pid);
     assert_eq!(number(&line["tid"]), process.tid);
-    assert_eq!(number(&line["process"]["parent_pid"]), process.parent_pid);
-    assert_eq!(text(&line["process"]["name"]), process.name);
-    assert_eq!(text(&line["process"]["path"]), process.path);
-    assert_eq!(text(&line["process"]["command_line"]), process.command_line);
+    check_facts(&line["process"], &process.facts);
+    check_facts(&line["thread"], &process.thread);
     let event = &event_context.event;
     assert_eq!(text(&line["event"]), event.name);
     assert_eq!(text(&line["provider"]), event.provider);
     let operation = &line["operation"];
     assert_eq!(text(&operation["service"]), event.service);
-    assert_eq!(text(&operation["target"]["path"]), event.target);
-    assert_eq!(number(&operation["target"]["pid"]), event.target_pid);
-    assert_eq!(
-        number(&operation["target"]["tid"]).filter(|_| event.target_pid.is_some()),
-        event.target_tid.filter(|_| event.target_pid.is_some())
-    );
+    assert_eq!(line["target"].is_null(), event.target.is_none());
+    if let Some(target) = &event.target {
+        assert_eq!(number(&line["target"]["pid"]), target.pid);
+        assert_eq!(number(&line["target"]["tid"]), target.tid);
+        check_facts(&line["target"]["process"], &target.facts);
+        check_facts(&line["target"]["thread"], &target.thread);
+    }
     assert_eq!(hex(&operation["region"]["address"]), event.region.map(|region| region.address));
     assert_eq!(operation["region"]["size"].as_u64(), event.region.and_then(|region| region.size));
     assert_eq!(hex(&operation["access"]), event.access.map(u64::from));
@@ -125,6 +125,20 @@ fn compare(line: &Value, event_context: &EventContext, finding: &Finding) {
             assert_eq!(hex(&region["base"]), frame.region.extent.map(|(base, _)| base.0));
             assert_eq!(region["page_protection"].is_null(), frame.page_protection.is_none());
         }
+    }
+}
+
+/// Every fact is in an object at its path; null if it is not known.
+fn check_facts<F: FactId>(object: &Value, facts: &FactSet<'_, F>) {
+    for fact in F::ALL {
+        let pointer = format!("/{}", fact.row().path.replace('.', "/"));
+        let written = object.pointer(&pointer).unwrap_or(&Value::Null);
+        let expected = match facts.get(*fact) {
+            None => Value::Null,
+            Some(FactValue::Number(number)) => json!(number),
+            Some(shown) => json!(shown.to_string()),
+        };
+        assert_eq!(written, &expected, "{pointer}");
     }
 }
 
@@ -181,10 +195,12 @@ fn each_finding_is_a_line() {
     );
     assert_eq!(first["frame_index"], 2);
     assert_eq!(first["operation"]["access"], "0x1410");
+    let target = &first["target"];
     assert_eq!(
-        first["operation"]["target"],
-        json!({ "pid": 612, "tid": null, "name": "lsass.exe", "path": r"C:\Windows\System32\lsass.exe" })
+        (&target["pid"], &target["tid"], &target["thread"]),
+        (&json!(612), &Value::Null, &Value::Null)
     );
+    assert_eq!(target["process"]["path"], r"C:\Windows\System32\lsass.exe");
     assert_eq!(
         first["stack"]["frames"][2],
         json!({
@@ -206,10 +222,21 @@ fn each_finding_is_a_line() {
 fn unknown_values_are_null() {
     let lines = lines(FindingsFormat::Ndjson, &[nothing()]);
     let line = &lines[0];
-    for key in ["alert", "time", "host", "pid", "tid", "provider", "event", "frame_index"] {
+    for key in [
+        "alert",
+        "time",
+        "host",
+        "pid",
+        "tid",
+        "process",
+        "thread",
+        "provider",
+        "event",
+        "target",
+        "frame_index",
+    ] {
         assert_eq!(line[key], Value::Null, "{key}");
     }
-    assert!(line["process"].as_object().unwrap().values().all(Value::is_null));
     assert!(line["operation"].as_object().unwrap().values().all(Value::is_null));
     assert_eq!((&line["stack"]["frames"], &line["inputs_missing"]), (&json!([]), &json!(["stack"])));
     assert_eq!((&line["stack"]["state"], &line["stack"]["final_user_module"]), (&Value::Null, &Value::Null));

@@ -5,6 +5,7 @@ use stackhound_detect::alert::Alert;
 use stackhound_detect::report::{EventContext, FrameReport};
 use stackhound_detect::{Analytic, DetectionId, Input, Inputs, Reason, Severity, Totals, Verdict};
 use stackhound_export::findings::FindingsFormat::List as Table;
+use stackhound_facts::ProcessFact;
 
 use crate::event_contexts::{
     NEW_YEAR, access, backed, events, finding, nothing, unbacked, undetermined, yes,
@@ -106,7 +107,7 @@ fn alerts_are_sorted_by_score() {
     let (high, totals) = alert_and_totals();
     let mut low = high.clone();
     low.detections = vec![(DetectionId::parse("CS08").unwrap().into(), Severity::Low, 1)];
-    low.process.name = "low.exe".to_owned();
+    low.process.facts.set(ProcessFact::Name, "low.exe");
     let one = written(Table, false, &[], &[low.clone(), high.clone()], &totals);
     assert_eq!(one, written(Table, false, &[], &[high.clone(), low.clone()], &totals));
     assert!(one.find("tool.exe").unwrap() < one.find("low.exe").unwrap());
@@ -160,8 +161,8 @@ fn long_stacks_are_cut_except_around_findings() {
 #[test]
 fn long_names_are_cut() {
     let (mut event_context, findings) = access();
-    event_context.process.path = "é".repeat(1 << 20);
-    event_context.process.command_line = "x".repeat(1 << 20);
+    event_context.process.facts.set(ProcessFact::Path, "é".repeat(1 << 20));
+    event_context.process.facts.set(ProcessFact::CommandLine, "x".repeat(1 << 20));
     event_context.stack[2] = backed("a.dll", 0x10, &format!("{}+0x1", "y".repeat(1 << 20)));
     assert!(table(&[(event_context, findings)]).len() < 10_000);
 }

@@ -11,6 +11,7 @@ mod process;
 mod target;
 mod user;
 
+use stackhound_facts::{FactValue, ThreadFact, ThreadFacts};
 use stackhound_system::{Evidence, ModuleRef, ProcessRef, System, ThreadRef, ValidityRange};
 use stackhound_trace::TraceTime;
 use stackhound_types::{Address, FileTime, Pid, RawTime, Tid};
@@ -30,6 +31,25 @@ pub struct ThreadStart<'c> {
     pub address: Address,
     /// The module that contains it, and the offset in the module.
     pub module: Result<(ModuleRef<'c>, u64), Missing>,
+}
+
+impl<'c> ThreadStart<'c> {
+    /// A fact of the catalogue.
+    ///
+    /// # Errors
+    /// The reason why it is not known.
+    pub fn fact(&self, fact: ThreadFact) -> Result<FactValue<'c>, Missing> {
+        Ok(match fact {
+            ThreadFact::StartAddress => FactValue::Hex(self.address.0),
+            ThreadFact::StartModule => self.module?.0.file_name().into(),
+            ThreadFact::StartRva => FactValue::Hex(self.module?.1),
+        })
+    }
+
+    /// All known facts.
+    pub fn facts(&self) -> ThreadFacts<'c> {
+        ThreadFacts::new(|fact| self.fact(fact).ok())
+    }
 }
 
 impl TraceState {
@@ -99,6 +119,20 @@ impl TraceState {
         if self.is_gapless(stated, time) { Ok(thread) } else { Err(Missing::Lost) }
     }
 
+    /// The start of a thread, with the module at a time.
+    ///
+    /// # Errors
+    /// The reason why it is not known.
+    pub fn thread_start<'c>(
+        &'c self,
+        thread: ThreadRef<'c>,
+        time: TraceTime,
+    ) -> Result<ThreadStart<'c>, Missing> {
+        let address = thread.start_function().ok_or(Missing::NotRecorded)?;
+        let module = module_at(self, self.system(), thread.process(), address, time);
+        Ok(ThreadStart { address, module })
+    }
+
     /// UTC time of a time in the trace.
     pub(crate) fn utc(&self, time: TraceTime) -> FileTime {
         self.clock().to_file_time(RawTime(time.0))
@@ -166,10 +200,7 @@ impl<'c> EventView<'c> {
 
     pub(crate) fn start_of(&self, tid: Tid) -> Result<ThreadStart<'c>, Missing> {
         let (state, time) = (self.trace_state(), self.time());
-        let thread = state.thread_of(tid, time)?;
-        let address = thread.start_function().ok_or(Missing::NotRecorded)?;
-        let module = module_at(state, state.system(), thread.process(), address, time);
-        Ok(ThreadStart { address, module })
+        state.thread_start(state.thread_of(tid, time)?, time)
     }
 }
 

@@ -1,13 +1,14 @@
 //! The facts about a process.
 
 use std::borrow::Cow;
-use std::fmt;
+use std::cell::OnceCell;
 
+use stackhound_facts::{FactValue, ProcessFact, ProcessFacts};
 use stackhound_frames::{CHANGES_MAX, ModuleIndex};
 use stackhound_schema::Sid;
 use stackhound_system::{Completeness, Evidence, ModuleRef, ProcessRef, Span};
 use stackhound_trace::{Event, TraceTime};
-use stackhound_types::{FileTime, ImageIdentity, PdbIdentity, Pid, PointerSize};
+use stackhound_types::{FileTime, ImageIdentity, PdbIdentity, Pid, PointerSize, file_name};
 
 use super::missing::Missing;
 use super::user::{integrity_name, well_known_name};
@@ -19,6 +20,8 @@ use crate::trace_state::TraceState;
 pub struct ProcessView<'c> {
     process: ProcessRef<'c>,
     time: TraceTime,
+    /// Whether the program is asked for at any time: a process that has ended has unloaded its modules.
+    is_at_any_time: bool,
     pointer_size: PointerSize,
     state: &'c TraceState,
     enricher: &'c Enricher,
@@ -32,17 +35,18 @@ impl<'c> ProcessView<'c> {
         enricher: &'c Enricher,
     ) -> ProcessView<'c> {
         let pointer_size = event.block().session().pointer_size;
-        ProcessView { process, time: event.time(), pointer_size, state, enricher }
+        ProcessView { process, time: event.time(), is_at_any_time: false, pointer_size, state, enricher }
     }
 
-    /// A process at a time.
+    /// A process at a time, with the program that it has at any time.
     pub(crate) fn at(
         process: ProcessRef<'c>,
         time: TraceTime,
         state: &'c TraceState,
         enricher: &'c Enricher,
     ) -> ProcessView<'c> {
-        ProcessView { process, time, pointer_size: state.system().pointer_size(), state, enricher }
+        let pointer_size = state.system().pointer_size();
+        ProcessView { process, time, is_at_any_time: true, pointer_size, state, enricher }
     }
 
     /// The process in the state of the trace.
@@ -68,6 +72,13 @@ impl<'c> ProcessView<'c> {
     /// # Errors
     /// See [`name`](ProcessView::name).
     pub fn path(&self) -> Result<Cow<'c, str>, Missing> {
+        self.path_with(|| self.program())
+    }
+
+    fn path_with(
+        &self,
+        program: impl FnOnce() -> Result<ModuleRef<'c>, Missing>,
+    ) -> Result<Cow<'c, str>, Missing> {
         let stated = self.process.stated_path().zip(self.process.details_stated());
         if let Some((path, stated)) = stated
             && path.contains('\\')
@@ -75,7 +86,7 @@ impl<'c> ProcessView<'c> {
         {
             return Ok(self.state.system().dos_path(path));
         }
-        let path = self.program()?.path();
+        let path = program()?.path();
         if !path.contains('\\') {
             return Err(Missing::NotRecorded);
         }
@@ -92,8 +103,10 @@ impl<'c> ProcessView<'c> {
         }
         let mut frames = self.enricher.frames.borrow_mut();
         let (system, id) = (self.state.system(), self.process.id());
-        let program = frames.program(system, self.pointer_size, id, self.time).ok_or(Missing::NoRundown)?;
-        let program = system.module(program);
+        let program = frames.program(system, self.pointer_size, id, self.time);
+        let program = program.map(|program| system.module(program));
+        let at_any_time = || self.process.program_at_any_time(CHANGES_MAX).filter(|_| self.is_at_any_time);
+        let program = program.or_else(at_any_time).ok_or(Missing::NoRundown)?;
         self.state.is_same_process(self.process, program.stated())?;
         Ok(program)
     }
@@ -182,17 +195,6 @@ impl<'c> ProcessView<'c> {
         self.state.start_time_of(self.process)
     }
 
-    /// The identity of the program's image file.
-    ///
-    /// # Errors
-    /// See [`name`](ProcessView::name).
-    pub fn image(&self) -> Result<ImageIdentity, Missing> {
-        let program = self.program()?;
-        let size = u32::try_from(program.size()).map_err(|_| Missing::NotRecorded)?;
-        let time_date_stamp = program.time_date_stamp().ok_or(Missing::NotRecorded)?;
-        Ok(ImageIdentity { time_date_stamp, size })
-    }
-
     /// The program's image file, for facts about it.
     ///
     /// # Errors
@@ -212,23 +214,78 @@ impl<'c> ProcessView<'c> {
         self.state.system().map_complete_in(self.process.id()) == Completeness::Complete
     }
 
-    /// The identity of the program's PDB.
+    /// Identifies the process among all that had its id: the id, and the start time, or `0` if it
+    /// was started before the trace.
+    pub fn entity(&self) -> FactValue<'c> {
+        let from = self.process.span().from;
+        FactValue::Entity(self.pid(), (from != Span::BEGINNING).then(|| self.state.utc(from)))
+    }
+
+    /// A fact of the catalogue.
     ///
     /// # Errors
     /// See [`name`](ProcessView::name).
-    pub fn pdb(&self) -> Result<PdbIdentity<&'c str>, Missing> {
-        self.program()?.pdb().ok_or(Missing::NotRecorded)
+    pub fn fact(&self, fact: ProcessFact) -> Result<FactValue<'c>, Missing> {
+        Related { view: *self, parent: OnceCell::new(), program: OnceCell::new() }.fact(fact)
     }
 
-    /// Identifies the process among all that had its id: the id, and the start time, or `0` if it
-    /// was started before the trace.
-    pub fn entity(&self) -> impl fmt::Display + use<'c> {
-        let (pid, from, state) = (self.pid().0, self.process.span().from, self.state);
-        fmt::from_fn(move |f| match from {
-            Span::BEGINNING => write!(f, "{pid}@0"),
-            from => write!(f, "{pid}@{}", stackhound_types::Rfc3339(state.utc(from))),
+    /// All known facts.
+    pub fn facts(&self) -> ProcessFacts<'c> {
+        let related = Related { view: *self, parent: OnceCell::new(), program: OnceCell::new() };
+        ProcessFacts::new(|fact| related.fact(fact).ok())
+    }
+}
+
+/// A process with what several facts ask for.
+struct Related<'c> {
+    view: ProcessView<'c>,
+    parent: OnceCell<Result<ProcessView<'c>, Missing>>,
+    program: OnceCell<Result<ModuleRef<'c>, Missing>>,
+}
+
+impl<'c> Related<'c> {
+    fn parent(&self) -> Result<ProcessView<'c>, Missing> {
+        *self.parent.get_or_init(|| self.view.parent())
+    }
+
+    fn program(&self) -> Result<ModuleRef<'c>, Missing> {
+        *self.program.get_or_init(|| self.view.program())
+    }
+
+    /// The getters of the catalogue.
+    fn fact(&self, fact: ProcessFact) -> Result<FactValue<'c>, Missing> {
+        let view = &self.view;
+        Ok(match fact {
+            ProcessFact::Name => view.name()?.into(),
+            ProcessFact::Path => FactValue::Text(view.path_with(|| self.program())?),
+            ProcessFact::CommandLine => view.command_line()?.into(),
+            ProcessFact::ParentPid => FactValue::Number(view.parent_pid()?.0),
+            ProcessFact::ParentName => self.parent()?.name()?.into(),
+            ProcessFact::ParentPath => FactValue::Text(self.parent()?.path()?),
+            ProcessFact::UserSid => FactValue::Sid(view.user_sid()?),
+            ProcessFact::UserName => view.user_name()?.into(),
+            ProcessFact::Session => FactValue::Number(view.session()?),
+            ProcessFact::Integrity => view.integrity()?.into(),
+            ProcessFact::StartTime => FactValue::Time(view.start_time()?),
+            ProcessFact::Entity => view.entity(),
+            ProcessFact::TimeDateStamp => FactValue::Number(identity(self.program()?)?.time_date_stamp),
+            ProcessFact::ImageSize => FactValue::Number(identity(self.program()?)?.size),
+            ProcessFact::PdbName => file_name(self.pdb()?.name).into(),
+            ProcessFact::PdbGuid => FactValue::Guid(self.pdb()?.guid),
+            ProcessFact::PdbAge => FactValue::Number(self.pdb()?.age),
         })
     }
+
+    fn pdb(&self) -> Result<PdbIdentity<&'c str>, Missing> {
+        self.program()?.pdb().ok_or(Missing::NotRecorded)
+    }
+}
+
+/// The identity of an image file.
+fn identity(program: ModuleRef<'_>) -> Result<ImageIdentity, Missing> {
+    let size = u32::try_from(program.size()).map_err(|_| Missing::NotRecorded)?;
+    let time_date_stamp = program.time_date_stamp().ok_or(Missing::NotRecorded)?;
+    Ok(ImageIdentity { time_date_stamp, size })
 }
 
 fn known(text: &str) -> Result<&str, Missing> {

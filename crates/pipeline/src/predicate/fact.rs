@@ -1,10 +1,11 @@
-//! The facts of the state as fields, for filters and for counts of missing values.
+//! The facts of the catalogue as fields, for filters and for counts of missing values.
 
 use std::ops::ControlFlow;
+use std::sync::LazyLock;
 
 use stackhound_expr::{Value, Visitor};
-use stackhound_system::ModuleRef;
-use stackhound_types::{Rfc3339, file_name};
+use stackhound_facts::{EventFact, FactId, FactValue, ProcessFact, ThreadFact};
+use stackhound_types::file_name;
 
 use super::shown::{guid, shown};
 use crate::event_view::EventView;
@@ -13,102 +14,56 @@ use crate::label::stem;
 
 /// A field that the state of the trace provides for an event.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Fact(Subject, Part);
-
-/// The object that a fact is about.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-enum Subject {
-    Event,
-    Process,
-    Parent,
-    Target,
-    TargetProcess,
-    Thread,
-    TargetThread,
+pub enum Fact {
+    /// A fact about a process.
+    Process(FactSubject, ProcessFact),
+    /// The user of a process: its name and its security identifier.
+    User(FactSubject),
+    /// A fact about a thread.
+    Thread(FactSubject, ThreadFact),
+    /// A fact about an object of the event.
+    Event(EventFact),
 }
 
-/// A property of an object.
+/// The process and thread that a fact is about.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-enum Part {
-    FilePath,
-    FileName,
-    KeyPath,
-    KeyValue,
-    Pid,
-    Tid,
-    Name,
-    Path,
-    CommandLine,
-    User,
-    UserSid,
-    UserName,
-    Session,
-    Integrity,
-    StartTime,
-    Entity,
-    TimeDateStamp,
-    ImageSize,
-    PdbName,
-    PdbGuid,
-    StartAddress,
-    StartModule,
-    StartRva,
+pub enum FactSubject {
+    /// Those of the event.
+    Own,
+    /// Those that the event acts on.
+    Target,
 }
 
 /// All facts with their names in filters, which are the paths of their keys in NDJSON.
-const FACTS: [(&str, Fact); 40] = [
-    ("process.name", Fact(Subject::Process, Part::Name)),
-    ("process.path", Fact(Subject::Process, Part::Path)),
-    ("process.command_line", Fact(Subject::Process, Part::CommandLine)),
-    ("process.parent.pid", Fact(Subject::Parent, Part::Pid)),
-    ("process.parent.name", Fact(Subject::Parent, Part::Name)),
-    ("process.parent.path", Fact(Subject::Parent, Part::Path)),
-    ("process.user", Fact(Subject::Process, Part::User)),
-    ("process.user.sid", Fact(Subject::Process, Part::UserSid)),
-    ("process.user.name", Fact(Subject::Process, Part::UserName)),
-    ("process.session", Fact(Subject::Process, Part::Session)),
-    ("process.integrity", Fact(Subject::Process, Part::Integrity)),
-    ("process.start_time", Fact(Subject::Process, Part::StartTime)),
-    ("process.entity", Fact(Subject::Process, Part::Entity)),
-    ("process.image.time_date_stamp", Fact(Subject::Process, Part::TimeDateStamp)),
-    ("process.image.size", Fact(Subject::Process, Part::ImageSize)),
-    ("process.image.pdb.name", Fact(Subject::Process, Part::PdbName)),
-    ("process.image.pdb.guid", Fact(Subject::Process, Part::PdbGuid)),
-    ("thread.start_address", Fact(Subject::Thread, Part::StartAddress)),
-    ("thread.start_module", Fact(Subject::Thread, Part::StartModule)),
-    ("thread.start_rva", Fact(Subject::Thread, Part::StartRva)),
-    ("file.path", Fact(Subject::Event, Part::FilePath)),
-    ("file.name", Fact(Subject::Event, Part::FileName)),
-    ("registry.path", Fact(Subject::Event, Part::KeyPath)),
-    ("registry.value", Fact(Subject::Event, Part::KeyValue)),
-    ("target.pid", Fact(Subject::Target, Part::Pid)),
-    ("target.tid", Fact(Subject::Target, Part::Tid)),
-    ("target.process.name", Fact(Subject::TargetProcess, Part::Name)),
-    ("target.process.path", Fact(Subject::TargetProcess, Part::Path)),
-    ("target.process.command_line", Fact(Subject::TargetProcess, Part::CommandLine)),
-    ("target.process.user", Fact(Subject::TargetProcess, Part::User)),
-    ("target.process.user.sid", Fact(Subject::TargetProcess, Part::UserSid)),
-    ("target.process.user.name", Fact(Subject::TargetProcess, Part::UserName)),
-    ("target.process.session", Fact(Subject::TargetProcess, Part::Session)),
-    ("target.process.integrity", Fact(Subject::TargetProcess, Part::Integrity)),
-    ("target.process.start_time", Fact(Subject::TargetProcess, Part::StartTime)),
-    ("target.process.entity", Fact(Subject::TargetProcess, Part::Entity)),
-    ("target.thread.start_address", Fact(Subject::TargetThread, Part::StartAddress)),
-    ("target.thread.start_module", Fact(Subject::TargetThread, Part::StartModule)),
-    ("target.thread.start_rva", Fact(Subject::TargetThread, Part::StartRva)),
-    ("process.parent_pid", Fact(Subject::Parent, Part::Pid)),
-];
+static FACTS: LazyLock<Vec<(String, Fact)>> = LazyLock::new(|| {
+    let mut facts = Vec::new();
+    for (subject, prefix) in [(FactSubject::Own, ""), (FactSubject::Target, "target.")] {
+        if subject == FactSubject::Target {
+            facts.extend(EventFact::ALL.iter().map(|&fact| (fact.row().path.to_owned(), Fact::Event(fact))));
+        }
+        for &fact in ProcessFact::ALL {
+            if fact == ProcessFact::UserSid {
+                facts.push((format!("{prefix}process.user"), Fact::User(subject)));
+            }
+            facts.push((format!("{prefix}process.{}", fact.row().path), Fact::Process(subject, fact)));
+        }
+        let threads = ThreadFact::ALL.iter();
+        facts.extend(
+            threads.map(|&fact| (format!("{prefix}thread.{}", fact.row().path), Fact::Thread(subject, fact))),
+        );
+    }
+    facts
+});
 
 impl Fact {
     /// All facts.
     pub fn all() -> impl Iterator<Item = Fact> {
-        // The last entry is the name of a key in findings.
-        FACTS[..FACTS.len() - 1].iter().map(|(_, fact)| *fact)
+        FACTS.iter().map(|(_, fact)| *fact)
     }
 
-    /// All names, also those that several facts have.
+    /// All names.
     pub(super) fn names() -> impl Iterator<Item = &'static str> {
-        FACTS.iter().map(|(name, _)| *name)
+        FACTS.iter().map(|(name, _)| name.as_str())
     }
 
     /// The fact with a name in filters.
@@ -149,97 +104,72 @@ impl Fact {
         view: &EventView<'_>,
         visit: &mut Visitor<'_>,
     ) -> Result<ControlFlow<()>, Missing> {
-        let Fact(subject, part) = self;
-        let target = || view.target().ok_or(Missing::NotStated);
-        match subject {
-            Subject::Event => of_event(view, part, visit),
-            Subject::Process => of_process(view.process()?, part, visit),
-            // The id is known even if the process is not.
-            Subject::Parent if part == Part::Pid => number(view.process()?.parent_pid()?.0, visit),
-            Subject::Parent => of_process(view.process()?.parent()?, part, visit),
-            Subject::Target if part == Part::Pid => {
-                number(target()?.pid().ok_or(Missing::NotStated)?.0, visit)
+        match self {
+            Fact::Process(subject, fact) => Ok(value(&process(view, subject)?.fact(fact)?, visit)),
+            Fact::User(subject) => {
+                let process = process(view, subject)?;
+                let sid = process.user_sid()?;
+                if let Ok(name) = process.user_name()
+                    && visit(Value::Text(name)).is_break()
+                {
+                    return Ok(ControlFlow::Break(()));
+                }
+                Ok(shown(sid, visit))
             }
-            Subject::Target => number(target()?.tid().ok_or(Missing::NotStated)?.0, visit),
-            Subject::TargetProcess => of_process(target()?.process()?, part, visit),
-            Subject::Thread => of_start(view.thread_start()?, part, visit),
-            Subject::TargetThread => of_start(target()?.thread_start()?, part, visit),
+            // The module has the names of those of frames: the file name with and without its extension, and the path.
+            Fact::Thread(subject, ThreadFact::StartModule) => {
+                let (module, _) = start(view, subject)?.module?;
+                let names = [Some(module.file_name()), stem(module.file_name()), Some(module.path())];
+                Ok(names.into_iter().flatten().try_for_each(|name| visit(Value::Text(name))))
+            }
+            Fact::Thread(subject, fact) => Ok(value(&start(view, subject)?.fact(fact)?, visit)),
+            Fact::Event(fact) => event(view, fact, visit),
         }
     }
 }
 
-fn number(number: impl Into<u64>, visit: &mut Visitor<'_>) -> Result<ControlFlow<()>, Missing> {
-    Ok(visit(Value::Unsigned(number.into())))
+fn process<'c>(view: &EventView<'c>, subject: FactSubject) -> Result<ProcessView<'c>, Missing> {
+    match subject {
+        FactSubject::Own => view.process(),
+        FactSubject::Target => view.target().ok_or(Missing::NotStated)?.process(),
+    }
 }
 
-fn text(text: &str, visit: &mut Visitor<'_>) -> Result<ControlFlow<()>, Missing> {
-    Ok(visit(Value::Text(text)))
+fn start<'c>(view: &EventView<'c>, subject: FactSubject) -> Result<ThreadStart<'c>, Missing> {
+    match subject {
+        FactSubject::Own => view.thread_start(),
+        FactSubject::Target => view.target().ok_or(Missing::NotStated)?.thread_start(),
+    }
 }
 
-fn of_event(view: &EventView<'_>, part: Part, visit: &mut Visitor<'_>) -> Result<ControlFlow<()>, Missing> {
+/// Visits a value of the catalogue.
+fn value(value: &FactValue<'_>, visit: &mut Visitor<'_>) -> ControlFlow<()> {
+    match value {
+        FactValue::Text(text) => visit(Value::Text(text)),
+        FactValue::Number(number) => visit(Value::Unsigned((*number).into())),
+        FactValue::Hex(number) => visit(Value::Unsigned(*number)),
+        FactValue::Guid(id) => guid(*id, visit),
+        FactValue::Sid(_) | FactValue::Entity(..) | FactValue::Time(_) => shown(value, visit),
+    }
+}
+
+/// Visits a fact about an object of the event.
+fn event(view: &EventView<'_>, fact: EventFact, visit: &mut Visitor<'_>) -> Result<ControlFlow<()>, Missing> {
     let registry = || view.registry().ok_or(Missing::NotStated);
-    match part {
-        Part::FilePath => text(&view.file_path()?, visit),
-        Part::FileName => text(last_component(&view.file_path()?), visit),
-        Part::KeyPath => text(&registry()?.path?, visit),
-        Part::KeyValue => text(&registry()?.value?, visit),
-        _ => Err(Missing::NotStated),
+    let id = |id: Option<u32>, visit: &mut Visitor<'_>| {
+        Ok(visit(Value::Unsigned(id.ok_or(Missing::NotStated)?.into())))
+    };
+    match fact {
+        EventFact::FilePath => Ok(visit(Value::Text(&view.file_path()?))),
+        EventFact::FileName => Ok(visit(Value::Text(last_component(&view.file_path()?)))),
+        EventFact::RegistryPath => Ok(visit(Value::Text(&registry()?.path?))),
+        EventFact::RegistryValue => Ok(visit(Value::Text(&registry()?.value?))),
+        EventFact::TargetPid => id(view.target().and_then(|target| target.pid()).map(|pid| pid.0), visit),
+        EventFact::TargetTid => id(view.target().and_then(|target| target.tid()).map(|tid| tid.0), visit),
     }
 }
 
 /// The last component of a path; of a folder, the folder's name.
 fn last_component(path: &str) -> &str {
     file_name(path.trim_end_matches('\\'))
-}
-
-fn of_process(
-    process: ProcessView<'_>,
-    part: Part,
-    visit: &mut Visitor<'_>,
-) -> Result<ControlFlow<()>, Missing> {
-    match part {
-        Part::Pid => number(process.pid().0, visit),
-        Part::Name => text(process.name()?, visit),
-        Part::Path => text(&process.path()?, visit),
-        Part::CommandLine => text(process.command_line()?, visit),
-        Part::User => {
-            let sid = process.user_sid()?;
-            if let Ok(name) = process.user_name()
-                && visit(Value::Text(name)).is_break()
-            {
-                return Ok(ControlFlow::Break(()));
-            }
-            Ok(shown(sid, visit))
-        }
-        Part::UserSid => Ok(shown(process.user_sid()?, visit)),
-        Part::UserName => text(process.user_name()?, visit),
-        Part::Session => number(process.session()?, visit),
-        Part::Integrity => text(process.integrity()?, visit),
-        Part::StartTime => Ok(shown(Rfc3339(process.start_time()?), visit)),
-        Part::Entity => Ok(shown(process.entity(), visit)),
-        Part::TimeDateStamp => number(process.image()?.time_date_stamp, visit),
-        Part::ImageSize => number(process.image()?.size, visit),
-        Part::PdbName => text(process.pdb()?.file_name(), visit),
-        Part::PdbGuid => Ok(guid(process.pdb()?.guid, visit)),
-        _ => Err(Missing::NotStated),
-    }
-}
-
-fn of_start(start: ThreadStart<'_>, part: Part, visit: &mut Visitor<'_>) -> Result<ControlFlow<()>, Missing> {
-    match part {
-        Part::StartAddress => number(start.address.0, visit),
-        Part::StartModule => Ok(of_module(start.module?.0, visit)),
-        Part::StartRva => number(start.module?.1, visit),
-        _ => Err(Missing::NotStated),
-    }
-}
-
-/// Visits the names of a module, as for frames: the file name with and without its extension, and
-/// the path.
-fn of_module(module: ModuleRef<'_>, visit: &mut Visitor<'_>) -> ControlFlow<()> {
-    visit(Value::Text(module.file_name()))?;
-    if let Some(stem) = stem(module.file_name()) {
-        visit(Value::Text(stem))?;
-    }
-    visit(Value::Text(module.path()))
 }

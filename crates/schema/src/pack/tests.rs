@@ -14,7 +14,7 @@ use crate::decode::Item;
 use crate::model::OutType;
 use crate::parser::SystemTime;
 use crate::testing::{Shape, Writer, debug, flatten, hex, pointer_sizes, schema, shapes, utf16};
-use crate::value::Sid;
+use stackhound_types::Sid;
 
 fn stored(in_type: InType) -> Field {
     Field::new("p", in_type)

@@ -3,12 +3,11 @@
 use std::borrow::Cow;
 use std::net::{IpAddr, SocketAddr};
 
-use stackhound_types::{Address, FileTime, Guid, Pid, RawTime, Tid};
+use stackhound_types::{Address, FileTime, Guid, Pid, RawTime, Sid, Tid};
 
 use crate::decode::{Decoded, Item};
 use crate::model::{Field, InType, OutType, Value};
 use crate::parser::SystemTime;
-use crate::value::Sid;
 
 /// A value for a property: a single value, a list or a structure.
 ///

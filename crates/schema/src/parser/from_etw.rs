@@ -1,11 +1,10 @@
 //! The types that a property can be read as: numbers, Booleans, ids, times and bytes.
 
-use stackhound_types::{Address, FileTime, Guid, Pid, PointerSize, RawTime, Tid};
+use stackhound_types::{Address, FileTime, Guid, Pid, PointerSize, RawTime, Sid, Tid};
 
 use crate::decode::Item;
 use crate::error::{Error, FieldType};
 use crate::model::{Field, InType, OutType, Value};
-use crate::value::Sid;
 
 /// A type that a property can be read as.
 ///

@@ -15,7 +15,7 @@ use stackhound_types::{
 use super::*;
 use crate::model::{Length, Map, MapKind, OutType, Value};
 use crate::testing::{hex, malicious_schemas, pointer_sizes, schema, utf16, utf16z};
-use crate::value::Sid;
+use stackhound_types::Sid;
 
 fn plan(fields: Vec<Field>) -> Plan {
     Plan::new(Arc::new(schema(fields)))

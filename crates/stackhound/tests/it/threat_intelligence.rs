@@ -194,8 +194,12 @@ fn every_event_becomes_an_operation() {
 
             assert!(HuntSession::can_evaluate(view), "{what}");
             let report = session.event_context(view, SourceLocation::default()).event;
-            assert_eq!(report.target_pid, has("TargetProcessId").then_some(target), "{what}");
-            assert_eq!(report.target_tid, has("TargetThreadId").then_some(TARGET.1), "{what}");
+            let of_target = report.target.as_ref();
+            let is_other = target != ACTOR.0;
+            let expected = (has("TargetProcessId") && is_other).then_some(target);
+            assert_eq!(of_target.and_then(|process| process.pid), expected, "{what}");
+            let expected = has("TargetThreadId").then_some(TARGET.1);
+            assert_eq!(of_target.and_then(|process| process.tid), expected, "{what}");
             let region = has_region.then_some(RegionReport {
                 address: BASE,
                 size: has_size.then_some(SIZE),

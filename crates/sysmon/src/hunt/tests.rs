@@ -2,6 +2,7 @@ use std::io::Cursor;
 
 use proptest::prelude::*;
 use stackhound_detect::{Binaries, Verdict};
+use stackhound_facts::ProcessFact;
 use stackhound_images::FactSource;
 
 use super::*;
@@ -93,10 +94,7 @@ fn stacks_keep_the_spelling_of_modules() {
     assert_eq!(labels, ["ntdll.dll+0x1", "a.exe+0x2", "A.exe+0x3"]);
     assert_eq!(event_context.summary, "ntdll.dll|a.exe");
     assert_eq!(event_context.final_user_module.as_deref(), Some("a.exe"));
-    assert_eq!(
-        (event_context.process.name.as_str(), event_context.process.path.as_str()),
-        ("a.exe", r"C:\a.exe")
-    );
+    assert_eq!((event_context.process.name(), event_context.process.path()), ("a.exe", r"C:\a.exe"));
     assert_eq!((event_context.host.as_str(), event_context.event.name.as_str()), ("PC", "ProcessAccess"));
 }
 
@@ -166,11 +164,14 @@ fn other_events_supply_signers_and_command_lines() {
             let totals = sysmon.hunt(Cursor::new(&file), "x", &mut detector, |found| {
                 let Found::Evaluated(evaluated) = found else { panic!("{found:?}") };
                 let event_context = evaluated.event_context();
-                assert_eq!(event_context.process.command_line, "a /b");
+                assert_eq!(event_context.process.command_line(), "a /b");
                 let image = &event_context.stack[0].image;
                 assert_eq!(image.original_file_name(), Some(("service.exe", FactSource::Sysmon)));
                 assert_eq!(
-                    (event_context.process.parent_pid, event_context.process.started),
+                    (
+                        event_context.process.facts.number(ProcessFact::ParentPid),
+                        event_context.process.started()
+                    ),
                     (Some(4), Some(10_000))
                 );
                 let direct = evaluated.evaluation.iter().find(|(id, _)| id.name() == "CS02").unwrap().1;
@@ -274,7 +275,9 @@ fn evidence_is_about_its_process() {
         };
         let files: Vec<_> =
             context.created_files.iter().map(|file| (file.pid, file.sha256.map(|sum| sum[0]))).collect();
-        assert_eq!((context.process.user.as_str(), context.process.integrity_level.as_str()), ("u", "High"));
+        let [user, integrity] =
+            [ProcessFact::UserName, ProcessFact::Integrity].map(|fact| context.process.facts.text(fact));
+        assert_eq!((user, integrity), ("u", "high"));
         found.push((context.process.pid, severity("CS02"), severity("CS30"), files, context.tampering.len()));
         ControlFlow::Continue(())
     });

@@ -15,6 +15,7 @@ pub use field::LogField;
 use field::LogForm;
 use stackhound_detect::report::{EventContext, EventReport, ProcessReport, SourceLocation};
 use stackhound_expr::{Value, Visitor};
+use stackhound_facts::{FactId, FactType, FactValue, ProcessFact, ProcessFacts};
 use stackhound_rules::evaluate::{
     Answer, Elements, Mode, Position, RuleAnswer, RuleEvent, RuleSet, arguments,
 };
@@ -92,8 +93,13 @@ impl WindowsEvent {
         let get =
             |names: &[&str]| names.iter().find_map(|name| self.get(name)).unwrap_or_default().to_owned();
         let number = |names: &[&str]| get(names).parse().ok();
-        let path = get(&["Image", "SourceImage", "NewProcessName", "ProcessName"]);
-        let target = get(&["TargetImage"]);
+        let target_pid = number(&["TargetProcessId"]);
+        let target_path = get(&["TargetImage"]);
+        let is_targeted = target_pid.is_some() || !target_path.is_empty();
+        let path_facts = |path: &str| {
+            let facts = ProcessFacts::default().with(ProcessFact::Path, path.to_owned());
+            facts.with(ProcessFact::Name, file_name(path).to_owned())
+        };
         EventContext {
             location: SourceLocation { file: file.to_owned(), record },
             count: self.count,
@@ -102,23 +108,39 @@ impl WindowsEvent {
             process: ProcessReport {
                 pid: number(&["ProcessId", "SourceProcessId"]),
                 tid: number(&["SourceThreadId"]),
-                parent_pid: number(&["ParentProcessId"]),
-                name: file_name(&path).to_owned(),
-                path,
-                command_line: get(&["CommandLine"]),
-                user: get(&["User", "SourceUser"]),
-                integrity_level: get(&["IntegrityLevel"]),
+                facts: ProcessFacts::new(|fact| self.process_fact(fact)),
                 ..ProcessReport::default()
             },
             event: EventReport {
                 name: self.id.map(|id| format!("EventID({id})")).unwrap_or_default(),
                 provider: if self.provider.is_empty() { self.channel.clone() } else { self.provider.clone() },
-                target_pid: number(&["TargetProcessId"]),
-                target,
+                target: is_targeted.then(|| ProcessReport {
+                    pid: target_pid,
+                    facts: path_facts(&target_path),
+                    ..ProcessReport::default()
+                }),
                 ..EventReport::default()
             },
             ..EventContext::default()
         }
+    }
+}
+
+impl WindowsEvent {
+    /// The getter of the catalogue: the data with the names of the fact.
+    fn process_fact(&self, fact: ProcessFact) -> Option<FactValue<'static>> {
+        if fact == ProcessFact::Name {
+            let path = self.process_fact(ProcessFact::Path)?;
+            return Some(file_name(&path.to_string()).to_owned().into());
+        }
+        let row = fact.row();
+        let text = row.sigma.iter().find_map(|name| self.get(name)).filter(|text| !text.is_empty())?;
+        Some(match (fact, row.r#type) {
+            (ProcessFact::Integrity, _) => text.to_ascii_lowercase().into(),
+            (_, FactType::Text) => text.to_owned().into(),
+            (_, FactType::Number) => FactValue::Number(text.parse().ok()?),
+            (_, FactType::Hex | FactType::Time) => return None,
+        })
     }
 }
 

@@ -29,11 +29,12 @@ use stackhound_detect::report::{
     EarlierEvent, EventContext, EventReport, Finding, FrameReport, ProcessReport,
 };
 use stackhound_detect::{Severity, Totals, Verdict};
+use stackhound_facts::ProcessFact;
 use stackhound_frames::RegionKind;
 use stackhound_types::Mode;
 
 use super::related;
-use super::shown::{self, Digest};
+use super::shown::{self, Digest, known};
 use crate::escape::Plain;
 use crate::json::value::Hex;
 
@@ -260,22 +261,29 @@ fn named(finding: &Finding) -> String {
 }
 
 fn process(out: &mut dyn Write, process: &ProcessReport) -> io::Result<()> {
-    let name = if process.name.is_empty() { shown::file_name(&process.path) } else { &process.name };
-    let name = if name.is_empty() { "unknown process" } else { name };
+    let name = known(process.name()).unwrap_or("unknown process");
     write!(out, "  {}", text(name))?;
-    let ids = [("pid", process.pid), ("thread", process.tid), ("parent", process.parent_pid)];
-    let ids: Vec<String> = ids.iter().filter_map(|(what, id)| id.map(|id| format!("{what} {id}"))).collect();
-    if !ids.is_empty() {
-        write!(out, " ({})", ids.join(", "))?;
+    let shown = |what: &str, value: Option<&dyn fmt::Display>| value.map(|value| format!("{what} {value}"));
+    let of = |fact: ProcessFact| process.facts.get(fact).map(|value| value as &dyn fmt::Display);
+    let properties = [
+        shown("pid", process.pid.as_ref().map(|pid| pid as &dyn fmt::Display)),
+        shown("thread", process.tid.as_ref().map(|tid| tid as &dyn fmt::Display)),
+        shown("parent", of(ProcessFact::ParentPid)),
+        shown("user", of(ProcessFact::UserName).or(of(ProcessFact::UserSid))),
+        shown("integrity", of(ProcessFact::Integrity)),
+    ];
+    let properties: Vec<String> = properties.into_iter().flatten().collect();
+    if !properties.is_empty() {
+        write!(out, " ({})", text(&properties.join(", ")))?;
     }
-    if !process.path.is_empty() && process.path != name {
-        write!(out, "  {}", text(&process.path))?;
+    if !process.path().is_empty() && process.path() != name {
+        write!(out, "  {}", text(process.path()))?;
     }
     writeln!(out)?;
-    if process.command_line.is_empty() {
+    if process.command_line().is_empty() {
         return Ok(());
     }
-    writeln!(out, "  {}", text(&process.command_line))
+    writeln!(out, "  {}", text(process.command_line()))
 }
 
 fn event(out: &mut dyn Write, event: &EventReport) -> io::Result<()> {
@@ -284,11 +292,11 @@ fn event(out: &mut dyn Write, event: &EventReport) -> io::Result<()> {
     if !event.service.is_empty() {
         write!(out, ", {}", text(&event.service))?;
     }
-    match (event.target.is_empty(), event.target_pid) {
-        (false, Some(pid)) => write!(out, " of {} (pid {pid})", text(&event.target))?,
-        (false, None) => write!(out, " of {}", text(&event.target))?,
-        (true, Some(pid)) => write!(out, " of pid {pid}")?,
-        (true, None) => {}
+    match (event.target_path(), event.target_pid()) {
+        ("", None) => {}
+        ("", Some(pid)) => write!(out, " of pid {pid}")?,
+        (path, Some(pid)) => write!(out, " of {} (pid {pid})", text(path))?,
+        (path, None) => write!(out, " of {}", text(path))?,
     }
     if let Some(access) = event.access {
         write!(out, ", access {}", Hex(access.into()))?;
@@ -342,10 +350,10 @@ fn events(count: u64) -> String {
 fn block_key(event_context: &EventContext, findings: &[&Finding]) -> u64 {
     let event = &event_context.event;
     let mut digest = Digest::NEW.with(shown::entity(&event_context.host, &event_context.process).to_string());
-    for text in [&event.name, &event.service, &event.target] {
+    for text in [&event.name, &event.service, event.target_path()] {
         digest = digest.with(text);
     }
-    let numbers = [event.target_pid.map(u64::from), event.access.map(u64::from), event.start_address];
+    let numbers = [event.target_pid().map(u64::from), event.access.map(u64::from), event.start_address];
     digest = numbers.into_iter().fold(digest, Digest::with_number);
     for finding in findings {
         let outcome = &finding.outcome;

@@ -42,7 +42,7 @@ fn alerts(out: &mut dyn Write, is_colored: bool, alerts: &[&Alert]) -> io::Resul
 
 pub(super) fn one_alert(out: &mut dyn Write, is_colored: bool, alert: &Alert) -> io::Result<()> {
     let process = &alert.process;
-    let name = if process.name.is_empty() { shown::file_name(&process.path) } else { &process.name };
+    let name = process.name();
     let name = if name.is_empty() { "unknown process" } else { name };
     // Widths count characters, so padding comes before coloring.
     let severity = painted(is_colored, style(alert.severity), &format!("{:<8}", alert.severity.name()));

@@ -1,13 +1,12 @@
 //! Processes: group 0x03.
 
-use stackhound_types::{Address, FileTime, Pid, PointerSize};
+use stackhound_types::{Address, FileTime, Pid, PointerSize, Sid};
 use zerocopy::byteorder::little_endian::{I64, U32, U64};
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
 use super::read::{Reader, Word, pid};
 use super::text::{Ansi, Utf16};
 use crate::error::Error;
-use crate::value::Sid;
 
 /// A process that starts, ends, exists at the start or the end of a trace, or remains only as an
 /// object (`Defunct`).

@@ -1,12 +1,11 @@
 //! Reads the payloads of all views: fixed parts as structs, followed by texts and SIDs.
 
-use stackhound_types::{Address, Pid, PointerSize, Tid};
+use stackhound_types::{Address, Pid, PointerSize, Sid, Tid};
 use zerocopy::byteorder::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
 use super::text::{Ansi, Utf16, terminator};
 use crate::error::{Error, Expected};
-use crate::value::Sid;
 
 /// Windows limits security identifiers to this number of sub-authorities.
 const MAX_SUB_AUTHORITIES: u8 = 15;

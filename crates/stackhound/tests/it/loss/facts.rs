@@ -95,6 +95,22 @@ fn expect_start(truth: &Truth, tid: Tid, time: RawTime, of: [&'static str; 3], e
     }
 }
 
+/// The parent of a process that exists at a time.
+fn expect_parent(
+    truth: &Truth,
+    clock: &Clock,
+    (process, time): (&Process, RawTime),
+    [pid, name, path]: [&'static str; 3],
+    facts: &mut Expected,
+) {
+    facts.insert(pid, process.parent.0.to_string());
+    let started = process.started.unwrap_or(time);
+    if let Some(parent) = truth.process_at(process.parent, started) {
+        let names = [name, path, "", "", "", "", "", "", ""];
+        expect_process(truth, clock, parent, names, facts);
+    }
+}
+
 /// The facts that a correct reader can state about an event of the process and thread with these
 /// ids.
 fn expected(
@@ -121,14 +137,8 @@ fn expected(
         if let Some(name) = facts.get("process.user.name").cloned() {
             facts.insert("process.user", name);
         }
-        facts.insert("process.parent.pid", process.parent.0.to_string());
-        let started = process.started.unwrap_or(time);
-        if let Some(parent) = truth.process_at(process.parent, started) {
-            let names = ["process.parent.name", "process.parent.path", "", "", "", "", "", "", ""];
-            let mut of_parent = Expected::new();
-            expect_process(truth, clock, parent, names, &mut of_parent);
-            facts.extend(of_parent);
-        }
+        let names = ["process.parent.pid", "process.parent.name", "process.parent.path"];
+        expect_parent(truth, clock, (process, time), names, &mut facts);
     }
     if let Some(tid) = tid {
         let names = ["thread.start_address", "thread.start_module", "thread.start_rva"];
@@ -160,13 +170,16 @@ fn expected(
                 "target.process.user.name",
                 "target.process.session",
                 "target.process.start_time",
-                "",
-                "",
+                "target.process.image.time_date_stamp",
+                "target.process.image.size",
             ];
             expect_process(truth, clock, process, names, &mut facts);
             let user = facts.get("target.process.user.name").or_else(|| facts.get("target.process.user.sid"));
             let user = user.cloned().unwrap_or_default();
             facts.insert("target.process.user", user);
+            let names =
+                ["target.process.parent.pid", "target.process.parent.name", "target.process.parent.path"];
+            expect_parent(truth, clock, (process, time), names, &mut facts);
         }
     }
     if let Some(target) = target_tid.filter(|target| tid != Some(*target)) {
