@@ -42,31 +42,31 @@ facts! {
     /// A fact about a process.
     ProcessFact {
         /// File name of the program.
-        Name = "name" Text .ecs("name").ocsf("name"),
+        Name = "name" Text .fibratus("name") .ecs("name").ocsf("name"),
         /// Path of the program; it begins with a drive if the trace states the drives.
-        Path = "path" Text .ecs("executable").ocsf("file.path")
+        Path = "path" Text .fibratus("exe") .ecs("executable").ocsf("file.path")
             .sigma(&["Image", "SourceImage", "NewProcessName", "ProcessName"]),
         /// The command line.
-        CommandLine = "command_line" Text .ecs("command_line").ocsf("cmd_line").sigma(&["CommandLine"]),
+        CommandLine = "command_line" Text .fibratus("cmdline") .ecs("command_line").ocsf("cmd_line").sigma(&["CommandLine"]),
         /// Id of the process that it inherits from.
-        ParentPid = "parent.pid" Number .column("parent_pid").ecs("parent.pid").ocsf("parent_process.pid").sigma(&["ParentProcessId"]),
+        ParentPid = "parent.pid" Number .fibratus("ppid") .column("parent_pid").ecs("parent.pid").ocsf("parent_process.pid").sigma(&["ParentProcessId"]),
         /// File name of the program of that process.
         ParentName = "parent.name" Text .column("parent_name").ecs("parent.name").ocsf("parent_process.name"),
         /// Path of the program of that process.
         ParentPath = "parent.path" Text .column("parent_path").ecs("parent.executable").ocsf("parent_process.file.path")
             .sigma(&["ParentImage", "ParentProcessName"]),
         /// Security identifier of the user.
-        UserSid = "user.sid" Text .column("user_sid").ecs("user.id").ocsf("user.uid"),
+        UserSid = "user.sid" Text .fibratus("sid") .column("user_sid").ecs("user.id").ocsf("user.uid"),
         /// Name of the user, such as `CONTOSO\user`; from traces, the English name of identifiers that are the same on all machines.
-        UserName = "user.name" Text .column("user_name").ecs("user.name").ocsf("user.name").sigma(&["User", "SourceUser"]),
+        UserName = "user.name" Text .fibratus("username") .column("user_name").ecs("user.name").ocsf("user.name").sigma(&["User", "SourceUser"]),
         /// Terminal session; absent for processes that belong to none.
-        Session = "session" Number .ocsf("session.uid").sigma(&["TerminalSessionId"]),
+        Session = "session" Number .fibratus("sessionid") .ocsf("session.uid").sigma(&["TerminalSessionId"]),
         /// Integrity level: `untrusted`, `low`, `medium`, `medium-plus`, `high`, `system` or `protected`.
-        Integrity = "integrity" Text .ecs("Ext.token.integrity_level_name").ocsf("integrity").sigma(&["IntegrityLevel"]),
+        Integrity = "integrity" Text .fibratus("token.integrity_level") .ecs("Ext.token.integrity_level_name").ocsf("integrity").sigma(&["IntegrityLevel"]),
         /// Start time; in traces as Microsoft-Windows-Kernel-Process states it, otherwise that of the event that reports the start.
         StartTime = "start_time" Time .ecs("start").ocsf("created_time").column("created"),
         /// Identifies the process among all that had its id: `PID@START` in traces, a GUID in Sysmon's data.
-        Entity = "entity" Text .sigma(&["ProcessGuid", "SourceProcessGUID", "SourceProcessGuid"]),
+        Entity = "entity" Text .fibratus("uuid") .sigma(&["ProcessGuid", "SourceProcessGUID", "SourceProcessGuid"]),
         /// Time stamp in the header of the program's image.
         TimeDateStamp = "image.time_date_stamp" Number .column("image_time_date_stamp"),
         /// Size of the program's image in memory, in bytes.

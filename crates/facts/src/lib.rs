@@ -1,7 +1,7 @@
 //! The catalogue of facts: what can be known about a process, a thread and the objects of an event, and how each fact
 //! is named in filters, rules and outputs.
 //!
-//! A fact is a row of an enum in [`catalogue`](self::catalogue), and a getter for each kind of input: the crate
+//! A fact is a row of an enum in `catalogue.rs`, and a getter for each kind of input: the crate
 //! `pipeline` has those of traces, `sysmon` those of Sysmon's data. Everything else iterates over the rows: filters and
 //! their completion, JSON documents and their schemas, tables, CSV, ECS and OCSF, the names in rules, the
 //! documentation.

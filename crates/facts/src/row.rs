@@ -28,6 +28,16 @@ pub trait FactId: Copy + Eq + 'static {
     fn with_path(path: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|fact| fact.row().path == path)
     }
+
+    /// The fact with a name of Fibratus, as in the row.
+    fn with_alias(name: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|fact| fact.row().fibratus == Some(name))
+    }
+
+    /// The fact with a name in Sysmon's data.
+    fn with_sigma_name(name: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|fact| fact.row().sigma.contains(&name))
+    }
 }
 
 /// The names of a fact. Names in other schemas are paths below the object that represents the process or the thread
@@ -46,13 +56,15 @@ pub struct FactRow {
     pub ocsf: Option<&'static str>,
     /// The column of tables.
     pub column: &'static str,
+    /// The field of Fibratus, after `ps.` for the process and `ps.parent.` for its parent.
+    pub fibratus: Option<&'static str>,
     /// The names in Sysmon's data and in rules of Sigma.
     pub sigma: &'static [&'static str],
 }
 
 impl FactRow {
     pub(crate) const fn new(path: &'static str, r#type: FactType, doc: &'static str) -> FactRow {
-        FactRow { path, r#type, doc, ecs: None, ocsf: None, column: path, sigma: &[] }
+        FactRow { path, r#type, doc, ecs: None, ocsf: None, column: path, fibratus: None, sigma: &[] }
     }
 
     pub(crate) const fn ecs(self, path: &'static str) -> FactRow {
@@ -65,6 +77,10 @@ impl FactRow {
 
     pub(crate) const fn column(self, name: &'static str) -> FactRow {
         FactRow { column: name, ..self }
+    }
+
+    pub(crate) const fn fibratus(self, name: &'static str) -> FactRow {
+        FactRow { fibratus: Some(name), ..self }
     }
 
     pub(crate) const fn sigma(self, names: &'static [&'static str]) -> FactRow {

@@ -16,15 +16,15 @@ these names too. Unknown facts are null; an object of which nothing is known is 
 facts. `process.user` in filters is the name and the security identifier.
 
 The other columns have the names elsewhere: in tables ([tables](schema/tables/1.md)), in documents of ECS and OCSF, below
-the process or the thread there, and in Sysmon's data, which are those of Sigma. Documents have facts without such a name
+the process or the thread there, in rules of Fibratus, and in Sysmon's data, which are those of Sigma. Documents have facts without such a name
 below `stackhound` (ECS) and `unmapped` (OCSF). For processes of Windows logs, the facts with names in Sysmon's data are
 known.
 ";
 
 fn section<F: FactId>(page: &mut String, title: &str, prefix: &str) {
     let _ = writeln!(page, "\n## {title}\n");
-    let _ = writeln!(page, "| fact | type | meaning | table | ECS | OCSF | Sysmon, Sigma |");
-    let _ = writeln!(page, "|---|---|---|---|---|---|---|");
+    let _ = writeln!(page, "| fact | type | meaning | table | ECS | OCSF | Fibratus | Sysmon, Sigma |");
+    let _ = writeln!(page, "|---|---|---|---|---|---|---|---|");
     for fact in F::ALL {
         let row = fact.row();
         let r#type = match row.r#type {
@@ -38,13 +38,14 @@ fn section<F: FactId>(page: &mut String, title: &str, prefix: &str) {
         let sigma: Vec<String> = row.sigma.iter().map(|name| code(name)).collect();
         let _ = writeln!(
             page,
-            "| `{prefix}{}` | {} | {} | `{}` | {} | {} | {} |",
+            "| `{prefix}{}` | {} | {} | `{}` | {} | {} | {} | {} |",
             row.path,
             r#type,
             row.doc.trim(),
             row.column,
             optional(row.ecs),
             optional(row.ocsf),
+            row.fibratus.map(|name| format!("`ps.{name}`")).unwrap_or_default(),
             sigma.join(", "),
         );
     }

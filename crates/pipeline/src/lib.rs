@@ -38,7 +38,7 @@ pub use label::{InlineLabel, Label, NameOrigin, ShownName, stem};
 pub use naming::Naming;
 pub use owner_cache::{OwnerCache, Place};
 pub use pipeline::{Counted, Outcome, Pipeline};
-pub use predicate::{Fact, FactSubject, FilterField, Predicate};
+pub use predicate::{Fact, FactSubject, FilterField, Predicate, visit_fact};
 #[cfg(all(windows, feature = "windows"))]
 pub use system_schemas::{
     describe_provider_of_the_system, find_provider_of_the_system, providers_of_the_system,

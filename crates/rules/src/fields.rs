@@ -6,6 +6,8 @@
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
+use stackhound_facts::{FactId, ProcessFact};
+
 use crate::needs::{Need, Needs};
 use crate::types::{Elements, Type};
 
@@ -159,7 +161,11 @@ fn read(line: &'static str) -> Option<Field> {
             needs.try_fold(Needs::NONE, |all, need| Some(all.with(Needs::of(need?))))?
         }
     };
-    let filter_field = Some(ours).filter(|name| *name != "-");
+    let of_process = || {
+        let fact = ProcessFact::with_alias(name.strip_prefix("ps.")?)?;
+        Some(&*Box::leak(format!("process.{}", fact.row().path).into_boxed_str()))
+    };
+    let filter_field = Some(ours).filter(|name| *name != "-").or_else(of_process);
     Some(Field { name, value_type: Type::of(value_type)?, needs, filter_field, takes_argument })
 }
 

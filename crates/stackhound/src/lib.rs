@@ -97,6 +97,7 @@ pub use stackhound_pipeline::{
     Counted, Depth, Enrichment, EventNameId, EventNumbers, EventView, Fact, FactSubject, FrameView,
     InlineLabel, Label, Missing, MissingCounts, NameOrigin, Naming, Outcome, Passes, Pipeline, Predicate,
     ProcessView, RegistrySubject, SchemaRef, ShownName, Target, ThreadStart, TraceState, cut, pred,
+    visit_fact,
 };
 #[cfg(all(windows, feature = "windows"))]
 pub use stackhound_pipeline::{

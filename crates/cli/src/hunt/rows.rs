@@ -7,9 +7,9 @@ use std::sync::LazyLock;
 use anyhow::{Result, bail};
 use stackhound::detect::report::EventContext;
 use stackhound::expr::{Filter, Matcher, Value, Visitor};
-use stackhound::facts::{FactValue, ProcessFact};
+use stackhound::facts::ProcessFact;
 use stackhound::types::{Rfc3339, file_name};
-use stackhound::{Fact, FactSubject as Subject, FileTime};
+use stackhound::{Fact, FactSubject as Subject, FileTime, visit_fact};
 use stackhound_sysmon::Evaluated;
 use stackhound_sysmon::rules::WindowsEvent;
 
@@ -231,11 +231,7 @@ fn visit_facts(
         Subject::Target => event_context.event.target.as_ref(),
     };
     let Some(process) = process else { return ControlFlow::Continue(()) };
-    facts.iter().filter_map(|fact| process.facts.get(*fact)).try_for_each(|value| match value {
-        FactValue::Text(text) => visit(Value::Text(text)),
-        FactValue::Number(number) => visit(Value::Unsigned((*number).into())),
-        shown => visit(Value::Text(&shown.to_string())),
-    })
+    facts.iter().filter_map(|fact| process.facts.get(*fact)).try_for_each(|value| visit_fact(value, visit))
 }
 
 fn look_up(

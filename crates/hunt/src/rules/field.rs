@@ -1,6 +1,7 @@
 //! The fields of rules in events of traces.
 
 use stackhound_detect::DetectionId;
+use stackhound_facts::{FactId, ProcessFact};
 use stackhound_pipeline::FilterField;
 use stackhound_rules::EventName;
 use stackhound_rules::evaluate::{FieldRef, ResolvedField};
@@ -96,17 +97,10 @@ pub enum Start {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ProcessPart {
     Pid,
-    ParentPid,
-    Name,
-    Path,
-    CommandLine,
+    /// A fact of the catalogue.
+    Fact(ProcessFact),
     Arguments,
-    Sid,
-    User,
-    Session,
-    Integrity,
     IsElevated,
-    Entity,
     Modules,
     /// Names of the ancestors; with an index, of one.
     Ancestor(Option<usize>),
@@ -208,6 +202,11 @@ impl TraceField {
             FieldRef::Data("GrantedAccess") => TraceField::Access,
             FieldRef::Data("TargetObject") => TraceField::Key(KeyPart::Short),
             FieldRef::Data("CallTrace") => TraceField::Stack(StackPart::CallTrace),
+            FieldRef::Data(name) if let Some(fact) = ProcessFact::with_sigma_name(name) => {
+                let event = sigma::event_of(event.name())?;
+                let own = if is_of_process(event) { Whose::Subject } else { Whose::Own };
+                TraceField::Process(own, ProcessPart::Fact(fact))
+            }
             FieldRef::Data(name) => match sigma::field_of(event.name(), name) {
                 Some((field, argument)) => {
                     let event = sigma::event_of(event.name())?;
@@ -256,7 +255,7 @@ impl TraceField {
     fn of(name: &str, argument: Option<&str>, event: &str) -> Option<TraceField> {
         use Form::*;
         use TraceField::*;
-        let is_of_process = matches!(event, "CreateProcess" | "TerminateProcess");
+        let is_of_process = is_of_process(event);
         let (own, start) =
             if is_of_process { (Whose::Subject, Start::Subject) } else { (Whose::Own, Start::Own) };
         if let Some(rest) = name.strip_prefix("ps.parent.") {
@@ -274,7 +273,6 @@ impl TraceField {
                 Payload("DesiredAccess", FlagList(names::PROCESS_ACCESS))
             }
             "ps.access.status" if event == "OpenProcess" => Payload("ReturnCode", Status),
-            "ps.ppid" => Process(own, ProcessPart::ParentPid),
             "ps._modules" => Process(own, ProcessPart::Modules),
             "ps._ancestors" => Process(own, ProcessPart::Ancestor(None)),
             "ps.ancestor" => Process(own, ProcessPart::Ancestor(index)),
@@ -387,20 +385,20 @@ impl TraceField {
     }
 }
 
+/// Whether an event is about a process that starts or ends.
+fn is_of_process(event: &str) -> bool {
+    matches!(event, "CreateProcess" | "TerminateProcess")
+}
+
 /// A fact about a process by the name that follows `ps.` or `ps.parent.`.
 pub(super) fn process_part(name: &str) -> Option<ProcessPart> {
+    if let Some(fact) = ProcessFact::with_alias(name) {
+        return Some(ProcessPart::Fact(fact));
+    }
     Some(match name {
         "pid" => ProcessPart::Pid,
-        "name" => ProcessPart::Name,
-        "exe" => ProcessPart::Path,
-        "cmdline" => ProcessPart::CommandLine,
         "args" => ProcessPart::Arguments,
-        "sid" => ProcessPart::Sid,
-        "username" => ProcessPart::User,
-        "sessionid" => ProcessPart::Session,
-        "uuid" => ProcessPart::Entity,
         "modules" => ProcessPart::Modules,
-        "token.integrity_level" => ProcessPart::Integrity,
         "token.is_elevated" => ProcessPart::IsElevated,
         "pe.file.name" => ProcessPart::Image(ImagePart::OriginalName),
         "pe.company" => ProcessPart::Image(ImagePart::Company),
@@ -435,8 +433,8 @@ fn argument_field(name: &str, event: &str) -> Option<TraceField> {
         ("status", _) if event.starts_with("Reg") => Some(Payload("Status", Status)),
         ("status", _) if is_audit => Some(Payload("ReturnCode", Status)),
         ("exit_status", _) => Some(Payload("ExitStatus", Status)),
-        ("exe", _) if has_target => Some(Process(Whose::Target, ProcessPart::Path)),
-        ("name", _) if has_target => Some(Process(Whose::Target, ProcessPart::Name)),
+        ("exe", _) if has_target => Some(Process(Whose::Target, ProcessPart::Fact(ProcessFact::Path))),
+        ("name", _) if has_target => Some(Process(Whose::Target, ProcessPart::Fact(ProcessFact::Name))),
         ("pid", "OpenProcess" | "OpenThread") => Some(Payload("TargetProcessId", Number)),
         ("pid", "CreateProcess" | "TerminateProcess") => of("ps.pid"),
         ("pid", _) => Some(Payload("ProcessId", Number)),

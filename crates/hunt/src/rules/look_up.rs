@@ -8,9 +8,10 @@ use std::ops::ControlFlow;
 
 use stackhound_detect::{Evaluation, Verdict};
 use stackhound_expr::{Value, Visitor};
+use stackhound_facts::ProcessFact;
 use stackhound_frames::{Backing, CreateDisposition, CreateEnd, ModuleIndex, final_user_frame};
 use stackhound_images::{ImageEvidence, SignatureState};
-use stackhound_pipeline::{EventView, FrameView, Label, Missing, ProcessView};
+use stackhound_pipeline::{EventView, FrameView, Label, Missing, ProcessView, visit_fact};
 use stackhound_rules::evaluate::{Elements, RuleEvent, arguments};
 use stackhound_rules::{Part, names};
 use stackhound_schema::Value as FieldValue;
@@ -297,7 +298,7 @@ impl<'v, 'c> TraceEvent<'v, 'c> {
                     Start::Own => Whose::Own,
                     Start::Subject => Whose::Subject,
                 };
-                self.process_part(child, &ProcessPart::ParentPid, visit)
+                self.process_part(child, &ProcessPart::Fact(ProcessFact::ParentPid), visit)
             }
             (ProcessPart::Ancestor(index), _) => {
                 let (ancestors, is_complete) = self.ancestors(whose);
@@ -331,10 +332,11 @@ impl<'v, 'c> TraceEvent<'v, 'c> {
     ) -> ControlFlow<()> {
         match part {
             ProcessPart::Pid => number(Some(process.pid().0), visit),
-            ProcessPart::ParentPid => number(process.parent_pid().ok().map(|pid| pid.0), visit),
-            ProcessPart::Name => known(process.name(), visit),
-            ProcessPart::Path => known(process.path(), visit),
-            ProcessPart::CommandLine => known(process.command_line(), visit),
+            ProcessPart::Fact(ProcessFact::Integrity) => known(process.integrity().map(integrity), visit),
+            ProcessPart::Fact(fact) => match process.fact(*fact) {
+                Ok(value) => visit_fact(&value, visit),
+                Err(_) => CONTINUE,
+            },
             ProcessPart::Arguments => match process.command_line() {
                 Ok(line) => {
                     let all = arguments(line);
@@ -345,15 +347,10 @@ impl<'v, 'c> TraceEvent<'v, 'c> {
                 }
                 Err(_) => CONTINUE,
             },
-            ProcessPart::Sid => known(process.user_sid().map(|sid| sid.to_string()), visit),
-            ProcessPart::User => known(process.user_name(), visit),
-            ProcessPart::Session => number(process.session().ok(), visit),
-            ProcessPart::Integrity => known(process.integrity().map(integrity), visit),
             ProcessPart::IsElevated => match process.integrity() {
                 Ok(level) => visit(Value::Bool(matches!(level, "high" | "system" | "protected"))),
                 Err(_) => CONTINUE,
             },
-            ProcessPart::Entity => text(&process.entity().to_string(), visit),
             ProcessPart::Modules => {
                 let Some(modules) = process.modules() else { return visit(Value::Unknown) };
                 let system = self.view.trace_state().system();

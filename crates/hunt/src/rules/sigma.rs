@@ -64,7 +64,8 @@ pub(super) fn event_of(category: &str) -> Option<&'static str> {
     CATEGORIES.iter().find(|(_, categories)| categories.contains(&category)).map(|(name, _)| *name)
 }
 
-/// The field of conditions, with its argument, that has the value of a name in Sysmon's data.
+/// The field of conditions, with its argument, that has the value of a name in Sysmon's data. The catalogue has the names
+/// of facts about the process.
 pub(super) fn field_of(category: &str, name: &str) -> Option<(&'static str, Option<&'static str>)> {
     let plain = |field| Some((field, None));
     match (category, name) {
@@ -74,17 +75,9 @@ pub(super) fn field_of(category: &str, name: &str) -> Option<(&'static str, Opti
         ("sigma.create_remote_thread", "StartAddress") => plain("thread.start_address"),
         ("sigma.create_remote_thread", "StartModule") => plain("thread.start_address.module"),
         ("sigma.create_remote_thread", "StartFunction") => plain("thread.start_address.symbol"),
-        (_, "Image" | "SourceImage") => plain("ps.exe"),
-        (_, "CommandLine") => plain("ps.cmdline"),
         (_, "ProcessId" | "SourceProcessId") => plain("evt.pid"),
-        (_, "ProcessGuid" | "SourceProcessGUID" | "SourceProcessGuid") => plain("ps.uuid"),
-        (_, "ParentImage") => plain("ps.parent.exe"),
         (_, "ParentCommandLine") => plain("ps.parent.cmdline"),
-        (_, "ParentProcessId") => plain("ps.parent.pid"),
         (_, "ParentProcessGuid") => plain("ps.parent.uuid"),
-        (_, "IntegrityLevel") => plain("ps.token.integrity_level"),
-        (_, "User") => plain("ps.username"),
-        (_, "TerminalSessionId") => plain("ps.sessionid"),
         ("sigma.process_creation", "OriginalFileName") => plain("ps.pe.file.name"),
         ("sigma.process_creation", "Company") => plain("ps.pe.company"),
         ("sigma.process_creation", "Product") => plain("ps.pe.product"),

@@ -105,7 +105,7 @@ impl Fact {
         visit: &mut Visitor<'_>,
     ) -> Result<ControlFlow<()>, Missing> {
         match self {
-            Fact::Process(subject, fact) => Ok(value(&process(view, subject)?.fact(fact)?, visit)),
+            Fact::Process(subject, fact) => Ok(visit_fact(&process(view, subject)?.fact(fact)?, visit)),
             Fact::User(subject) => {
                 let process = process(view, subject)?;
                 let sid = process.user_sid()?;
@@ -122,7 +122,7 @@ impl Fact {
                 let names = [Some(module.file_name()), stem(module.file_name()), Some(module.path())];
                 Ok(names.into_iter().flatten().try_for_each(|name| visit(Value::Text(name))))
             }
-            Fact::Thread(subject, fact) => Ok(value(&start(view, subject)?.fact(fact)?, visit)),
+            Fact::Thread(subject, fact) => Ok(visit_fact(&start(view, subject)?.fact(fact)?, visit)),
             Fact::Event(fact) => event(view, fact, visit),
         }
     }
@@ -142,8 +142,8 @@ fn start<'c>(view: &EventView<'c>, subject: FactSubject) -> Result<ThreadStart<'
     }
 }
 
-/// Visits a value of the catalogue.
-fn value(value: &FactValue<'_>, visit: &mut Visitor<'_>) -> ControlFlow<()> {
+/// Visits a value of the catalogue. Does not allocate, unless a text is long.
+pub fn visit_fact(value: &FactValue<'_>, visit: &mut Visitor<'_>) -> ControlFlow<()> {
     match value {
         FactValue::Text(text) => visit(Value::Text(text)),
         FactValue::Number(number) => visit(Value::Unsigned((*number).into())),

@@ -19,7 +19,7 @@ use stackhound_system::System;
 use crate::event_view::EventView;
 use crate::facts::Missing;
 use crate::label::stem;
-pub use fact::{Fact, FactSubject};
+pub use fact::{Fact, FactSubject, visit_fact};
 pub(crate) use field::PAYLOAD;
 use field::{Cost, Name};
 

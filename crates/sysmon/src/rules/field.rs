@@ -2,6 +2,7 @@
 
 use std::sync::LazyLock;
 
+use stackhound_facts::{FactId, ProcessFact};
 use stackhound_rules::EventName;
 use stackhound_rules::evaluate::{FieldRef, ResolvedField};
 
@@ -112,18 +113,14 @@ fn data_of(name: &str, event: &str) -> Option<(&'static [&'static str], LogForm)
     use LogForm::*;
     let is_created = event == "CreateProcess";
     Some(match name {
-        "ps.exe" => (&["Image", "SourceImage"], Text),
-        "ps.name" => (&["Image", "SourceImage"], FileName),
+        "ps.name" => (ProcessFact::Path.row().sigma, FileName),
         "evt.pid" | "ps.pid" => (&["ProcessId", "SourceProcessId"], Text),
-        "ps.uuid" => (&["ProcessGuid", "SourceProcessGUID", "SourceProcessGuid"], Text),
-        "ps.username" => (&["User", "SourceUser"], User),
-        "ps.domain" => (&["User", "SourceUser"], Domain),
-        "ps.cmdline" if is_created => (&["CommandLine"], Text),
+        "ps.username" => (ProcessFact::UserName.row().sigma, User),
+        "ps.domain" => (ProcessFact::UserName.row().sigma, Domain),
         "ps.args" if is_created => (&["CommandLine"], Arguments),
         "ps.cwd" if is_created => (&["CurrentDirectory"], Text),
-        "ps.token.integrity_level" if is_created => (&["IntegrityLevel"], Upper),
-        "ps.sessionid" if is_created => (&["TerminalSessionId"], Text),
-        "ps.ppid" | "ps.parent.pid" if is_created => (&["ParentProcessId"], Text),
+        "ps.token.integrity_level" => (ProcessFact::Integrity.row().sigma, Upper),
+        "ps.parent.pid" if is_created => (&["ParentProcessId"], Text),
         "ps.parent.exe" if is_created => (&["ParentImage"], Text),
         "ps.parent.name" if is_created => (&["ParentImage"], FileName),
         "ps.parent.cmdline" if is_created => (&["ParentCommandLine"], Text),
@@ -166,7 +163,10 @@ fn data_of(name: &str, event: &str) -> Option<(&'static [&'static str], LogForm)
         "thread.callstack.modules" => (&["CallTrace"], StackModules),
         "thread.callstack.summary" => (&["CallTrace"], StackSummary),
         "thread.callstack.is_unbacked" => (&["CallTrace"], IsUnbacked),
-        _ => return None,
+        name => {
+            let names = ProcessFact::with_alias(name.strip_prefix("ps.")?)?.row().sigma;
+            return (!names.is_empty()).then_some((names, Text));
+        }
     })
 }
 
