@@ -59,6 +59,7 @@ impl Rest {
 impl NamePattern {
     pub(crate) fn new(glob: Glob) -> NamePattern {
         let pieces = glob.pieces();
+        let has_mark = contains_mark(pieces, glob.case());
         // Whether some name, of which one state is known, can continue so that it matches.
         let mut ends = vec![[true; STATES]];
         let mut rests = vec![Rest::None];
@@ -67,6 +68,8 @@ impl NamePattern {
             let mut own = [false; STATES];
             for (progress, own) in own.iter_mut().enumerate() {
                 *own = match pieces[at] {
+                    // It can match any part of the text before a mark.
+                    Piece::AnyText if has_mark => next.contains(&true),
                     Piece::AnyText => next[0] || next[progress],
                     piece => step(piece, glob.case(), progress).is_some_and(|step| next[step]),
                 };
@@ -146,13 +149,31 @@ fn before_name(module: &str) -> impl Iterator<Item = char> + Clone {
     module.chars().chain(mark)
 }
 
+/// Whether a pattern contains `operator!` if each `*` matches nothing.
+fn contains_mark(pieces: &[Piece], case: Case) -> bool {
+    let own: Vec<Option<char>> = pieces
+        .iter()
+        .filter(|piece| **piece != Piece::AnyText)
+        .map(|piece| match piece {
+            Piece::Character(character) => Some(prepared(*character, case)),
+            _ => None,
+        })
+        .collect();
+    let mark: Vec<Option<char>> = BEFORE_MARK.iter().copied().chain(['!']).map(Some).collect();
+    own.windows(mark.len()).any(|window| window == mark)
+}
+
+fn prepared(character: char, case: Case) -> char {
+    match case {
+        Case::Sensitive => character,
+        Case::Ignored => character.to_lowercase().next().unwrap_or(character),
+    }
+}
+
 /// The state after a piece that stands for at least one character; `None` if no name continues so.
 fn step(piece: Piece, case: Case, progress: Progress) -> Option<Progress> {
     let Piece::Character(character) = piece else { return Some(0) };
-    let character = match case {
-        Case::Sensitive => character,
-        Case::Ignored => character.to_lowercase().next().unwrap_or(character),
-    };
+    let character = prepared(character, case);
     match BEFORE_MARK.get(progress) {
         None if character == '!' => Some(0),
         _ if character == '!' => None,
@@ -173,7 +194,7 @@ mod tests {
     use super::*;
     use crate::encoding::Text;
 
-    /// All names of at most four parts with at most one mark. `x` is in no pattern.
+    /// All names of at most four parts with at most two marks, as patterns. `x` is in no pattern.
     fn names() -> Vec<String> {
         let parts = ["a", "b", "A", "B", "x", "operator", "r", "operator!"];
         let mut names = vec![String::new()];
@@ -186,7 +207,7 @@ mod tests {
             last = until;
         }
         names.remove(0);
-        names.retain(|name| name.matches('!').count() <= 1);
+        names.retain(|name| name.matches('!').count() <= 2);
         names
     }
 
@@ -222,6 +243,8 @@ mod tests {
             ("app.exe!operator!=", "", Some(false)),
             ("nt*!*File", "", Some(false)),
             ("*operator!=*", "", None),
+            ("operator*!", "operator", None),
+            ("nt*!", "ntdll", Some(false)),
             ("ntdll.dll", "ntdll.dll", Some(false)),
             ("ntdll.dll!", "ntdll.dll", Some(false)),
             ("*", "ntdll.dll", Some(true)),
