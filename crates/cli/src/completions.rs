@@ -1,7 +1,7 @@
 //! Completions for shells: a script for each shell asks this program for candidates.
 //!
-//! Verbs, options and their values come from the definition of the arguments. Detections come from
-//! the catalogue, and processes, events and providers from the trace that the command line names, as
+//! Verbs, options and their values come from the definition of the arguments. Detections and
+//! fields of filters come from their catalogues, and processes, events and providers from the trace that the command line names, as
 //! far as it can be read in a moment. Names in traces are untrusted: those that a shell would not take
 //! as one plain word are left out.
 
@@ -18,7 +18,7 @@ use clap_complete::engine::{ArgValueCompleter, CompletionCandidate};
 use clap_complete::env::{CompleteEnv, Shells};
 use stackhound::detect::{DetectionId, Reason};
 use stackhound::trace::TraceFiles;
-use stackhound::{Passes, Pipeline};
+use stackhound::{FilterField, Passes, Pipeline};
 
 /// The variable that scripts set to ask for candidates.
 const VARIABLE: &str = "STACKHOUND_COMPLETE";
@@ -50,6 +50,7 @@ fn with_candidates(command: Command) -> Command {
         "process" => argument.add(ArgValueCompleter::new(processes)),
         "event" | "samples" => argument.add(ArgValueCompleter::new(events)),
         "provider" => argument.add(ArgValueCompleter::new(providers)),
+        "expression" => argument.add(ArgValueCompleter::new(fields)),
         "only" => argument.add(ArgValueCompleter::new(detections)),
         "detection" => argument.add(ArgValueCompleter::new(explained)),
         _ => argument,
@@ -85,6 +86,12 @@ fn explained(current: &OsStr) -> Vec<CompletionCandidate> {
         reasons.map(|reason| (reason.code().to_owned(), reason.sentence().replace("{frame}", "the frame"))),
     ));
     found
+}
+
+/// The fields with which a filter can begin.
+fn fields(current: &OsStr) -> Vec<CompletionCandidate> {
+    let names: BTreeSet<&str> = FilterField::names().collect();
+    beginning(current, names.into_iter().map(|name| (name.to_owned(), String::new())))
 }
 
 fn pids(current: &OsStr) -> Vec<CompletionCandidate> {

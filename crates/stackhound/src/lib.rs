@@ -94,10 +94,10 @@ pub use stackhound_hunt as hunt;
 pub use stackhound_images as images;
 pub use stackhound_live as live;
 pub use stackhound_pipeline::{
-    Counted, Depth, Enrichment, EventNameId, EventNumbers, EventView, Fact, FactSubject, FrameView,
-    InlineLabel, Label, Missing, MissingCounts, NameOrigin, Naming, Outcome, Passes, Pipeline, Predicate,
-    ProcessView, RegistrySubject, SchemaRef, ShownName, Target, ThreadStart, TraceState, cut, pred,
-    visit_fact,
+    Counted, Depth, Enrichment, EventNameId, EventNumbers, EventView, Fact, FactSubject, FilterField,
+    FrameView, InlineLabel, Label, Missing, MissingCounts, NameOrigin, Naming, Outcome, Passes, Pipeline,
+    Predicate, ProcessView, RegistrySubject, SchemaRef, ShownName, Target, ThreadStart, TraceState, cut,
+    pred, visit_fact,
 };
 #[cfg(all(windows, feature = "windows"))]
 pub use stackhound_pipeline::{

@@ -11,7 +11,7 @@ const SHELLS: [&str; 5] = ["bash", "zsh", "fish", "powershell", "elvish"];
 
 /// Command lines, the last word of which is completed, with some of the candidates and words that are
 /// none.
-const LINES: [(&str, &[&str], &[&str]); 12] = [
+const LINES: [(&str, &[&str], &[&str]); 14] = [
     ("ex", &["explain"], &["events"]),
     ("top c", &["cpu"], &["wait"]),
     ("events --one", &["--one-pass"], &[]),
@@ -21,6 +21,8 @@ const LINES: [(&str, &[&str], &[&str]); 12] = [
     ("hunt T --only CS2", &["CS20", "CS29"], &["CS19"]),
     ("events T --pid ", &["4", "548", "1324"], &["99999"]),
     ("events T --process up", &["updater.exe"], &["explorer.exe"]),
+    ("events T --where process.us", &["process.user.sid", "process.user"], &["process.path"]),
+    ("hunt T --where target.process.i", &["target.process.integrity"], &["process.integrity"]),
     ("events T --event Process/", &["Process/Start", "Process/DCStart"], &["Thread/CSwitch"]),
     ("top cpu T --process brow", &["browser.exe"], &["writer.exe"]),
     ("stacks --event Thread/CS T --event Image/", &["Image/DCStart"], &["Thread/CSwitch"]),

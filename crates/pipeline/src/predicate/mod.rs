@@ -86,6 +86,11 @@ pub struct Predicate {
 pub struct FilterField(Name);
 
 impl FilterField {
+    /// The names of all [fields](Predicate#fields) but those of payloads.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        field::NAMES.iter().map(|(name, _)| *name).chain(Fact::names())
+    }
+
     /// The [field](Predicate#fields) with a name.
     pub fn of(name: &str) -> Option<FilterField> {
         Name::of(name).map(FilterField)
@@ -117,8 +122,7 @@ impl Predicate {
     /// [`Error::UnknownField`] if a name is not a [field](Predicate#fields); for filters built in
     /// Rust, also [`Error::TooDeep`] and [`Error::TooLong`].
     pub fn new(filter: &Filter) -> Result<Predicate, Error> {
-        let names = field::NAMES.iter().map(|(name, _)| *name);
-        let names: Vec<&str> = names.chain(Fact::names()).collect();
+        let names: Vec<&str> = FilterField::names().collect();
         let as_printed = filter.tested_texts(field::SYMBOL).iter().any(|text| field::is_long(text.as_str()));
         let resolve = |name: &str| match Name::of(name) {
             Some(Name::StackSymbol) if as_printed => Some(Name::StackSymbolAsPrinted),
