@@ -152,7 +152,7 @@ fn object_schema<F: FactId>(rows: &[F], prefix: usize, generator: &mut SchemaGen
         };
         properties.insert(key.to_owned(), schema.into());
     }
-    let required: Vec<String> = properties.keys().cloned().collect();
+    let required: Vec<&str> = entries(rows, prefix).map(|(key, _)| key).collect();
     json_schema!({ "type": ["object", "null"], "properties": properties, "required": required })
 }
 
