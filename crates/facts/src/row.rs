@@ -46,6 +46,8 @@ pub trait FactId: Copy + Eq + 'static {
 pub struct FactRow {
     /// The path below the subject in filters and JSON documents, such as `user.sid`.
     pub path: &'static str,
+    /// The positions of the dots in the path; 0 if there are no others.
+    dots: [u8; DOTS_MAX],
     /// The type.
     pub r#type: FactType,
     /// The documentation: a sentence.
@@ -62,9 +64,48 @@ pub struct FactRow {
     pub sigma: &'static [&'static str],
 }
 
+/// The limit of dots in a path.
+const DOTS_MAX: usize = 2;
+
+const fn dots(path: &str) -> [u8; DOTS_MAX] {
+    let (bytes, mut dots, mut count, mut at) = (path.as_bytes(), [0; DOTS_MAX], 0, 0);
+    while at < bytes.len() {
+        if bytes[at] == b'.' {
+            dots[count] = at as u8;
+            count += 1;
+        }
+        at += 1;
+    }
+    dots
+}
+
 impl FactRow {
+    /// The position of the first dot of the path from a position on. Writers of nested objects ask for it often.
+    #[inline]
+    pub fn dot_from(&self, start: usize) -> Option<usize> {
+        let [first, second] = self.dots;
+        let (first, second) = (usize::from(first), usize::from(second));
+        if first > start {
+            Some(first)
+        } else if second > start {
+            Some(second)
+        } else {
+            None
+        }
+    }
+
     pub(crate) const fn new(path: &'static str, r#type: FactType, doc: &'static str) -> FactRow {
-        FactRow { path, r#type, doc, ecs: None, ocsf: None, column: path, fibratus: None, sigma: &[] }
+        FactRow {
+            path,
+            dots: dots(path),
+            r#type,
+            doc,
+            ecs: None,
+            ocsf: None,
+            column: path,
+            fibratus: None,
+            sigma: &[],
+        }
     }
 
     pub(crate) const fn ecs(self, path: &'static str) -> FactRow {

@@ -24,11 +24,14 @@ impl<F> Default for FactSet<'_, F> {
 impl<'a, F: FactId> FactSet<'a, F> {
     /// Asks for all facts.
     pub fn new(mut get: impl FnMut(F) -> Option<FactValue<'a>>) -> FactSet<'a, F> {
-        let values: Vec<_> = F::ALL.iter().map(|fact| get(*fact)).collect();
-        if values.iter().all(Option::is_none) {
-            return FactSet::default();
+        let mut values = Vec::with_capacity(F::ALL.len());
+        let mut has_any = false;
+        for fact in F::ALL {
+            let value = get(*fact);
+            has_any |= value.is_some();
+            values.push(value);
         }
-        FactSet { values, facts: PhantomData }
+        if has_any { FactSet { values, facts: PhantomData } } else { FactSet::default() }
     }
 
     /// Whether nothing is known.

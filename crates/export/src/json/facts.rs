@@ -85,17 +85,23 @@ enum Entry<'o, F> {
 fn entries<F: FactId>(mut rows: &[F], prefix: usize) -> impl Iterator<Item = (&'static str, Entry<'_, F>)> {
     std::iter::from_fn(move || {
         let (first, rest) = rows.split_first()?;
-        let path = &first.row().path[prefix..];
-        let Some((key, _)) = path.split_once('.') else {
+        let row = first.row();
+        let Some(dot) = row.dot_from(prefix) else {
             rows = rest;
-            return Some((path, Entry::Fact(*first)));
+            return Some((&row.path[prefix..], Entry::Fact(*first)));
         };
-        let is_inside =
-            |fact: &F| fact.row().path[prefix..].split_once('.').is_some_and(|(other, _)| other == key);
-        let length = rows.iter().take_while(|fact| is_inside(fact)).count();
+        let key = &row.path.as_bytes()[prefix..dot];
+        let mut length = 1;
+        while let Some(fact) = rows.get(length) {
+            let other = fact.row();
+            if other.dot_from(prefix) != Some(dot) || &other.path.as_bytes()[prefix..dot] != key {
+                break;
+            }
+            length += 1;
+        }
         let (inside, others) = rows.split_at(length);
         rows = others;
-        Some((key, Entry::Object(inside)))
+        Some((&row.path[prefix..dot], Entry::Object(inside)))
     })
 }
 
@@ -107,7 +113,11 @@ impl Serialize for Value<'_> {
         match self.0 {
             FactValue::Text(text) => serializer.serialize_str(text),
             FactValue::Number(number) => serializer.serialize_u32(*number),
-            shown => serializer.collect_str(shown),
+            // Their pieces would be escaped one by one.
+            value @ (FactValue::Sid(_) | FactValue::Entity(..)) => {
+                serializer.serialize_str(&value.to_string())
+            }
+            value => serializer.collect_str(value),
         }
     }
 }
