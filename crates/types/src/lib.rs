@@ -23,6 +23,6 @@ pub use guid::{Guid, GuidError};
 pub use hex::{HexBytes, sha256_of_hex};
 pub use id::{Pid, Tid};
 pub use module::{ImageIdentity, ModuleIdentity, PdbIdentity};
-pub use path::file_name;
+pub use path::{file_name, last_component};
 pub use sid::Sid;
 pub use time::{FileTime, RawTime, TICKS_PER_SECOND};

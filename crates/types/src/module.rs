@@ -1,6 +1,7 @@
 //! The identity of image files, PDBs and modules.
 
 use crate::guid::Guid;
+use crate::path::last_component;
 
 /// The identity of an image file on a symbol server, in addition to its file name.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -34,8 +35,7 @@ pub struct PdbIdentity<N = String> {
 impl<N: AsRef<str>> PdbIdentity<N> {
     /// The last component of the name.
     pub fn file_name(&self) -> &str {
-        let name = self.name.as_ref();
-        name.rsplit(['\\', '/']).next().unwrap_or(name)
+        last_component(self.name.as_ref())
     }
 
     /// The name of the directory in a symbol store: the GUID as uppercase digits, then the age as

@@ -60,9 +60,7 @@ pub(super) fn hex_bytes(bytes: &[u8]) -> Option<String> {
 }
 
 /// The last part of a path.
-pub(crate) fn file_name(path: &str) -> &str {
-    path.rsplit(['\\', '/']).next().unwrap_or(path)
-}
+pub(crate) use stackhound_types::last_component as file_name;
 
 /// The origin of a frame's code, as Elastic spells it: the module's file name, `Unbacked`,
 /// `Unknown`, `jit:clr`.

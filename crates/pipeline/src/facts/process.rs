@@ -8,7 +8,7 @@ use stackhound_frames::{CHANGES_MAX, ModuleIndex};
 use stackhound_schema::Sid;
 use stackhound_system::{Completeness, Evidence, ModuleRef, ProcessRef, Span};
 use stackhound_trace::{Event, TraceTime};
-use stackhound_types::{FileTime, ImageIdentity, PdbIdentity, Pid, PointerSize, file_name};
+use stackhound_types::{FileTime, ImageIdentity, PdbIdentity, Pid, PointerSize, last_component};
 
 use super::missing::Missing;
 use super::user::{integrity_name, well_known_name};
@@ -270,7 +270,7 @@ impl<'c> Related<'c> {
             ProcessFact::Entity => view.entity(),
             ProcessFact::TimeDateStamp => FactValue::Number(identity(self.program()?)?.time_date_stamp),
             ProcessFact::ImageSize => FactValue::Number(identity(self.program()?)?.size),
-            ProcessFact::PdbName => file_name(self.pdb()?.name).into(),
+            ProcessFact::PdbName => last_component(self.pdb()?.name).into(),
             ProcessFact::PdbGuid => FactValue::Guid(self.pdb()?.guid),
             ProcessFact::PdbAge => FactValue::Number(self.pdb()?.age),
         })
