@@ -105,7 +105,9 @@ impl<'c> ProcessView<'c> {
         let (system, id) = (self.state.system(), self.process.id());
         let program = frames.program(system, self.pointer_size, id, self.time);
         let program = program.map(|program| system.module(program));
-        let at_any_time = || self.process.program_at_any_time(CHANGES_MAX).filter(|_| self.is_at_any_time);
+        let at_any_time = || {
+            if self.is_at_any_time { self.process.program_at_any_time(CHANGES_MAX) } else { None }
+        };
         let program = program.or_else(at_any_time).ok_or(Missing::NoRundown)?;
         self.state.is_same_process(self.process, program.stated())?;
         Ok(program)
