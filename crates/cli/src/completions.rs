@@ -1,8 +1,8 @@
 //! Completions for shells: a script for each shell asks this program for candidates.
 //!
-//! Verbs, options and their values come from the definition of the arguments. Detections and
-//! fields of filters come from their catalogues, and processes, events and providers from the trace that the command line names, as
-//! far as it can be read in a moment. Names in traces are untrusted: those that a shell would not take
+//! Verbs, options and their values come from the definition of the arguments. Detections and fields of
+//! filters come from their catalogues, and processes, events and providers from the trace that the
+//! command line names, as far as it can be read in a moment. Names in traces are untrusted: those that a shell would not take
 //! as one plain word are left out.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -96,17 +96,17 @@ facts! {
     /// A fact about an object of an event: its path begins with the object.
     EventFact {
         /// Path of the file that the event is about.
-        FilePath = "file.path" Text .column("file_path"),
+        FilePath = "file.path" Text,
         /// Name of the file that the event is about; of a folder, the folder's name.
-        FileName = "file.name" Text .column("file_name"),
+        FileName = "file.name" Text,
         /// Path of the registry key that the event is about.
-        RegistryPath = "registry.path" Text .column("registry_path"),
+        RegistryPath = "registry.path" Text,
         /// Name of the registry value that the event is about; empty for the default value of the key.
-        RegistryValue = "registry.value" Text .column("registry_value"),
+        RegistryValue = "registry.value" Text,
         /// Id of the process that the event acts on, if it is not its own.
-        TargetPid = "target.pid" Number .column("target_pid"),
+        TargetPid = "target.pid" Number,
         /// Id of the thread that the event acts on, if it is not its own.
-        TargetTid = "target.tid" Number .column("target_tid"),
+        TargetTid = "target.tid" Number,
     }
 }
 
@@ -128,22 +128,29 @@ mod tests {
             let row = fact.row();
             assert_eq!(fact.index(), index);
             assert!(paths.insert(row.path), "{}: two facts have this path", row.path);
-            assert!(row.doc.trim().ends_with('.'), "{}: expected a sentence", row.path);
-            // The lifetime of a process has a column of that name.
-            let is_renamed = row.path == "start_time";
-            let column = if is_renamed { "created".to_owned() } else { row.path.replace('.', "_") };
-            assert_eq!(row.column, column);
+            assert!(row.doc.ends_with('.'), "{}: expected a sentence", row.path);
             // Objects of JSON are written without looking back.
             if parent(row.path) != last {
                 if !parent(row.path).starts_with(last) {
                     finished.insert(last);
                 }
                 last = parent(row.path);
-                assert!(!finished.contains(last), "{}: not beside the facts with its prefix", row.path);
+                assert!(!finished.contains(last), "{}: not adjacent to the facts with this prefix", row.path);
             }
         }
         for path in &paths {
             assert!(!paths.contains(parent(path)), "{path}: below another fact");
+        }
+    }
+
+    /// The path is the column. The lifetime of a process has a column with the name of the exception.
+    #[test]
+    fn columns_are_paths() {
+        let processes = ProcessFact::ALL.iter().map(|fact| fact.row());
+        for row in processes.chain(ThreadFact::ALL.iter().map(|fact| fact.row())) {
+            let is_renamed = row.path == "start_time";
+            let column = if is_renamed { "created".to_owned() } else { row.path.replace('.', "_") };
+            assert_eq!(row.column, column);
         }
     }
 

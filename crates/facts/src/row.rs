@@ -24,11 +24,6 @@ pub trait FactId: Copy + Eq + 'static {
     /// The row.
     fn row(self) -> &'static FactRow;
 
-    /// The fact with a path.
-    fn with_path(path: &str) -> Option<Self> {
-        Self::ALL.iter().copied().find(|fact| fact.row().path == path)
-    }
-
     /// The fact with a name of Fibratus, as in the row.
     fn with_alias(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|fact| fact.row().fibratus == Some(name))
@@ -99,7 +94,7 @@ impl FactRow {
             path,
             dots: dots(path),
             r#type,
-            doc,
+            doc: doc.trim_ascii(),
             ecs: None,
             ocsf: None,
             column: path,

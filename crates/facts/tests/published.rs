@@ -21,18 +21,28 @@ below `stackhound` (ECS) and `unmapped` (OCSF). For processes of Windows logs, t
 known.
 ";
 
+fn objects(page: &mut String) {
+    let _ = writeln!(page, "\n## Objects of events\n\n| fact | type | meaning |\n|---|---|---|");
+    for row in EventFact::ALL.iter().map(|fact| fact.row()) {
+        let _ = writeln!(page, "| `{}` | {} | {} |", row.path, name(row.r#type), row.doc);
+    }
+}
+
+fn name(r#type: FactType) -> &'static str {
+    match r#type {
+        FactType::Text => "text",
+        FactType::Number => "number",
+        FactType::Hex => "`0x…`",
+        FactType::Time => "time",
+    }
+}
+
 fn section<F: FactId>(page: &mut String, title: &str, prefix: &str) {
     let _ = writeln!(page, "\n## {title}\n");
     let _ = writeln!(page, "| fact | type | meaning | table | ECS | OCSF | Fibratus | Sysmon, Sigma |");
     let _ = writeln!(page, "|---|---|---|---|---|---|---|---|");
     for fact in F::ALL {
         let row = fact.row();
-        let r#type = match row.r#type {
-            FactType::Text => "text",
-            FactType::Number => "number",
-            FactType::Hex => "`0x…`",
-            FactType::Time => "time",
-        };
         let code = |name: &str| format!("`{name}`");
         let optional = |name: Option<&str>| name.map(code).unwrap_or_default();
         let sigma: Vec<String> = row.sigma.iter().map(|name| code(name)).collect();
@@ -40,8 +50,8 @@ fn section<F: FactId>(page: &mut String, title: &str, prefix: &str) {
             page,
             "| `{prefix}{}` | {} | {} | `{}` | {} | {} | {} | {} |",
             row.path,
-            r#type,
-            row.doc.trim(),
+            name(row.r#type),
+            row.doc,
             row.column,
             optional(row.ecs),
             optional(row.ocsf),
@@ -56,7 +66,7 @@ fn the_published_page_is_that_of_the_catalogue() {
     let mut page = HEAD.to_owned();
     section::<ProcessFact>(&mut page, "Processes", "process.");
     section::<ThreadFact>(&mut page, "Threads", "thread.");
-    section::<EventFact>(&mut page, "Objects of events", "");
+    objects(&mut page);
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/facts.md");
     if std::env::var_os("STACKHOUND_WRITE_SCHEMAS").is_some() {
         std::fs::write(&path, &page).expect("the page is written");

@@ -6,10 +6,10 @@ use stackhound_detect::report::{
 };
 use stackhound_detect::{Case, MemoryKind, Part, Services as Ran};
 use stackhound_frames::{Code, Region, RegionKind, Summary};
-use stackhound_pipeline::{EventView, NameOrigin};
+use stackhound_pipeline::{EventView, Missing, NameOrigin, ProcessView, ThreadStart};
 use stackhound_stacks::StackState;
 use stackhound_system::System;
-use stackhound_types::Mode;
+use stackhound_types::{Mode, Pid, Tid};
 
 use super::services::Files;
 use super::threat::ThreatEvent;
@@ -61,23 +61,26 @@ impl HuntSession {
 
 /// The acting process and thread.
 fn actor(view: &EventView<'_>) -> ProcessReport {
-    ProcessReport {
-        pid: view.pid().map(|pid| pid.0),
-        tid: view.tid().map(|tid| tid.0),
-        facts: view.process().map(|process| process.facts().into_owned()).unwrap_or_default(),
-        thread: view.thread_start().map(|start| start.facts().into_owned()).unwrap_or_default(),
-    }
+    report((view.pid(), view.tid()), view.process(), view.thread_start())
 }
 
 /// The process and thread that the event acts on.
 fn target(view: &EventView<'_>) -> Option<ProcessReport> {
     let target = view.target()?;
-    Some(ProcessReport {
-        pid: target.pid().map(|pid| pid.0),
-        tid: target.tid().map(|tid| tid.0),
-        facts: target.process().map(|process| process.facts().into_owned()).unwrap_or_default(),
-        thread: target.thread_start().map(|start| start.facts().into_owned()).unwrap_or_default(),
-    })
+    Some(report((target.pid(), target.tid()), target.process(), target.thread_start()))
+}
+
+fn report(
+    ids: (Option<Pid>, Option<Tid>),
+    process: Result<ProcessView<'_>, Missing>,
+    start: Result<ThreadStart<'_>, Missing>,
+) -> ProcessReport {
+    ProcessReport {
+        pid: ids.0.map(|pid| pid.0),
+        tid: ids.1.map(|tid| tid.0),
+        facts: process.map(|process| process.facts().into_owned()).unwrap_or_default(),
+        thread: start.map(|start| start.facts().into_owned()).unwrap_or_default(),
+    }
 }
 
 fn event_report(view: &EventView<'_>, (modules, _): Files<'_>, case: &Case<'_>) -> EventReport {

@@ -122,7 +122,7 @@ fn process_fact(
 }
 
 /// The target process, of which a row states the path of the program.
-fn aim(target: &Aim<'_>) -> ProcessReport {
+pub(crate) fn aim(target: &Aim<'_>) -> ProcessReport {
     let actor = Actor { image: target.image, ..Actor::default() };
     ProcessReport {
         pid: target.pid,

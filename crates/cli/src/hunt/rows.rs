@@ -9,7 +9,7 @@ use stackhound::detect::report::EventContext;
 use stackhound::expr::{Filter, Matcher, Value, Visitor};
 use stackhound::facts::ProcessFact;
 use stackhound::types::{Rfc3339, file_name};
-use stackhound::{Fact, FactSubject as Subject, FileTime, visit_fact};
+use stackhound::{Fact, FactSubject, FileTime, visit_fact};
 use stackhound_sysmon::Evaluated;
 use stackhound_sysmon::rules::WindowsEvent;
 
@@ -39,9 +39,7 @@ enum Field {
     StackSummary,
     FinalUserModule,
     /// A fact about the acting process, or about the target.
-    Fact(Subject, ProcessFact),
-    /// The name and the security identifier of the user.
-    User(Subject),
+    Fact(Fact),
     TargetTid,
 }
 
@@ -71,12 +69,13 @@ const FIELDS: [(&str, Field); 21] = [
 
 /// All fields with their names, those of the catalogue of facts with the names that they have for traces.
 static NAMES: LazyLock<Vec<(&str, Field)>> = LazyLock::new(|| {
-    let facts = Fact::all().filter_map(|fact| match fact {
-        Fact::Process(Subject::Own, ProcessFact::Name) => None,
-        Fact::Process(subject, of) => Some((fact.name(), Field::Fact(subject, of))),
-        Fact::User(subject) => Some((fact.name(), Field::User(subject))),
-        Fact::Thread(..) | Fact::Event(_) => None,
-    });
+    let is_of_process = |fact: &Fact| match fact {
+        // A field of its own, for which no stack is read.
+        Fact::Process(FactSubject::Own, ProcessFact::Name) => false,
+        Fact::Process(..) | Fact::User(_) => true,
+        Fact::Thread(..) | Fact::Event(_) => false,
+    };
+    let facts = Fact::all().filter(is_of_process).map(|fact| (fact.name(), Field::Fact(fact)));
     FIELDS.into_iter().chain(facts).collect()
 });
 
@@ -210,25 +209,21 @@ fn look_up_event(
         Field::CallTrace => return data("CallTrace"),
         Field::StackModule | Field::StackSummary | Field::FinalUserModule => return missing,
         Field::TargetTid => event_context.event.target.as_ref().and_then(|target| target.tid),
-        Field::Fact(subject, fact) => return visit_facts(event_context, subject, &[fact], visit),
-        Field::User(subject) => return visit_facts(event_context, subject, &USER, visit),
+        Field::Fact(fact) => return visit_facts(event_context, fact, visit),
     };
     number.map_or(missing, |number| visit(Value::Unsigned(number.into())))
 }
 
-/// The facts that `process.user` stands for.
-const USER: [ProcessFact; 2] = [ProcessFact::UserName, ProcessFact::UserSid];
-
-/// Visits facts about the acting process or the target.
-fn visit_facts(
-    event_context: &EventContext,
-    subject: Subject,
-    facts: &[ProcessFact],
-    visit: &mut Visitor<'_>,
-) -> ControlFlow<()> {
+/// Visits the values of a fact about the acting process or the target.
+fn visit_facts(event_context: &EventContext, fact: Fact, visit: &mut Visitor<'_>) -> ControlFlow<()> {
+    let (subject, facts) = match &fact {
+        Fact::Process(subject, fact) => (*subject, std::slice::from_ref(fact)),
+        Fact::User(subject) => (*subject, &[ProcessFact::UserName, ProcessFact::UserSid][..]),
+        Fact::Thread(..) | Fact::Event(_) => return ControlFlow::Continue(()),
+    };
     let process = match subject {
-        Subject::Own => Some(&event_context.process),
-        Subject::Target => event_context.event.target.as_ref(),
+        FactSubject::Own => Some(&event_context.process),
+        FactSubject::Target => event_context.event.target.as_ref(),
     };
     let Some(process) = process else { return ControlFlow::Continue(()) };
     facts.iter().filter_map(|fact| process.facts.get(*fact)).try_for_each(|value| visit_fact(value, visit))
@@ -283,13 +278,8 @@ fn look_up(
             Action::RemoteThread { tid, .. } => tid,
             _ => None,
         },
-        Field::Fact(subject, fact) => {
-            let event_context = event_context.get_or_init(|| evaluated.event_context());
-            return visit_facts(event_context, subject, &[fact], visit);
-        }
-        Field::User(subject) => {
-            let event_context = event_context.get_or_init(|| evaluated.event_context());
-            return visit_facts(event_context, subject, &USER, visit);
+        Field::Fact(fact) => {
+            return visit_facts(event_context.get_or_init(|| evaluated.event_context()), fact, visit);
         }
         Field::StackModule | Field::StackSummary | Field::FinalUserModule => {
             let event_context = event_context.get_or_init(|| evaluated.event_context());

@@ -12,15 +12,7 @@ use stackhound_sysmon::json;
 use stackhound_sysmon::row::{Action, Actor, Aim, Row};
 
 use crate::demonstration::{demo, run};
-use crate::parquet_tables::{nanoseconds, rows};
-
-/// The documents, one per line.
-fn lines(folder: &Path, arguments: &[&str]) -> Vec<Value> {
-    let output = run(folder, &[arguments, &["-q"]].concat());
-    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
-    let text = String::from_utf8(output.stdout).unwrap();
-    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
-}
+use crate::parquet_tables::{lines, nanoseconds, rows};
 
 fn pointer(path: &str) -> String {
     format!("/{}", path.replace('.', "/"))

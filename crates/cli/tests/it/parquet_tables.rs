@@ -55,7 +55,7 @@ pub fn rows(folder: &Path, table: &str) -> Vec<Row> {
     rows
 }
 
-fn lines(folder: &Path, arguments: &[&str]) -> Vec<Value> {
+pub fn lines(folder: &Path, arguments: &[&str]) -> Vec<Value> {
     let output = run(folder, arguments);
     assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
     let text = String::from_utf8(output.stdout).unwrap();

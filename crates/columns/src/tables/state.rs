@@ -139,7 +139,7 @@ impl<F: FactId> FactColumns<F> {
                 FactType::Hex => Type::UInt64,
                 FactType::Time => Type::Time,
             };
-            let column = Column::optional(row.column, r#type, row.doc.trim_ascii());
+            let column = Column::optional(row.column, r#type, row.doc);
             let column = if row.path == "path" { column.stored(Storage::LookUp) } else { column };
             if r#type == Type::Text {
                 t.text(column);

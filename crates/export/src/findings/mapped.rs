@@ -1,7 +1,9 @@
 //! The facts of the catalogue in documents of other schemas.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use stackhound_facts::{FactId, FactRow, FactSet, FactValue};
+
+use crate::json::facts;
 
 /// A schema of documents.
 #[derive(Clone, Copy)]
@@ -28,20 +30,10 @@ pub(super) fn add<F: FactId>(object: &mut Value, facts: &FactSet<'_, F>, schema:
 
 /// Sets a value at a path of keys. Objects on the way are created.
 pub(super) fn put(object: &mut Value, path: &str, value: Value) {
-    let mut at = object;
-    for key in path.split('.') {
-        if !at.is_object() {
-            *at = Value::Object(Map::new());
-        }
-        at = &mut at[key];
-    }
-    *at = value;
+    *path.split('.').fold(object, |object, key| &mut object[key]) = value;
 }
 
 /// A value as in our own documents.
 pub(super) fn plain(value: &FactValue<'_>) -> Value {
-    match value {
-        FactValue::Number(number) => (*number).into(),
-        shown => shown.to_string().into(),
-    }
+    json!(facts::Value(value))
 }

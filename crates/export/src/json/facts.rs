@@ -106,7 +106,7 @@ fn entries<F: FactId>(mut rows: &[F], prefix: usize) -> impl Iterator<Item = (&'
 }
 
 /// A value in the JSON type of its fact.
-struct Value<'a>(&'a FactValue<'a>);
+pub(crate) struct Value<'a>(pub &'a FactValue<'a>);
 
 impl Serialize for Value<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -156,7 +156,7 @@ fn object_schema<F: FactId>(rows: &[F], prefix: usize, generator: &mut SchemaGen
                     FactType::Hex => generator.subschema_for::<Option<super::value::Hex>>(),
                     FactType::Time => generator.subschema_for::<Option<super::value::Time>>(),
                 };
-                schema.insert("description".to_owned(), row.doc.trim().into());
+                schema.insert("description".to_owned(), row.doc.into());
                 schema
             }
         };

@@ -35,7 +35,7 @@ pub mod chain;
 pub mod diff;
 pub mod event;
 pub mod event_rows;
-mod facts;
+pub(crate) mod facts;
 pub mod field_rows;
 pub mod finding;
 pub mod frame;

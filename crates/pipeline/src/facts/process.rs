@@ -72,25 +72,7 @@ impl<'c> ProcessView<'c> {
     /// # Errors
     /// See [`name`](ProcessView::name).
     pub fn path(&self) -> Result<Cow<'c, str>, Missing> {
-        self.path_with(|| self.program())
-    }
-
-    fn path_with(
-        &self,
-        program: impl FnOnce() -> Result<ModuleRef<'c>, Missing>,
-    ) -> Result<Cow<'c, str>, Missing> {
-        let stated = self.process.stated_path().zip(self.process.details_stated());
-        if let Some((path, stated)) = stated
-            && path.contains('\\')
-            && self.state.is_same_process(self.process, stated).is_ok()
-        {
-            return Ok(self.state.system().dos_path(path));
-        }
-        let path = program()?.path();
-        if !path.contains('\\') {
-            return Err(Missing::NotRecorded);
-        }
-        Ok(self.state.system().dos_path(path))
+        Related::new(self).path()
     }
 
     /// The module of the program.
@@ -228,12 +210,12 @@ impl<'c> ProcessView<'c> {
     /// # Errors
     /// See [`name`](ProcessView::name).
     pub fn fact(&self, fact: ProcessFact) -> Result<FactValue<'c>, Missing> {
-        Related { view: *self, parent: OnceCell::new(), program: OnceCell::new() }.fact(fact)
+        Related::new(self).fact(fact)
     }
 
     /// All known facts.
     pub fn facts(&self) -> ProcessFacts<'c> {
-        let related = Related { view: *self, parent: OnceCell::new(), program: OnceCell::new() };
+        let related = Related::new(self);
         ProcessFacts::new(|fact| related.fact(fact).ok())
     }
 }
@@ -246,6 +228,10 @@ struct Related<'c> {
 }
 
 impl<'c> Related<'c> {
+    fn new(view: &ProcessView<'c>) -> Related<'c> {
+        Related { view: *view, parent: OnceCell::new(), program: OnceCell::new() }
+    }
+
     fn parent(&self) -> Result<ProcessView<'c>, Missing> {
         *self.parent.get_or_init(|| self.view.parent())
     }
@@ -254,12 +240,29 @@ impl<'c> Related<'c> {
         *self.program.get_or_init(|| self.view.program())
     }
 
+    /// See [`ProcessView::path`].
+    fn path(&self) -> Result<Cow<'c, str>, Missing> {
+        let ProcessView { process, state, .. } = self.view;
+        let stated = process.stated_path().zip(process.details_stated());
+        if let Some((path, stated)) = stated
+            && path.contains('\\')
+            && state.is_same_process(process, stated).is_ok()
+        {
+            return Ok(state.system().dos_path(path));
+        }
+        let path = self.program()?.path();
+        if !path.contains('\\') {
+            return Err(Missing::NotRecorded);
+        }
+        Ok(state.system().dos_path(path))
+    }
+
     /// The getters of the catalogue.
     fn fact(&self, fact: ProcessFact) -> Result<FactValue<'c>, Missing> {
         let view = &self.view;
         Ok(match fact {
             ProcessFact::Name => view.name()?.into(),
-            ProcessFact::Path => FactValue::Text(view.path_with(|| self.program())?),
+            ProcessFact::Path => FactValue::Text(self.path()?),
             ProcessFact::CommandLine => view.command_line()?.into(),
             ProcessFact::ParentPid => FactValue::Number(view.parent_pid()?.0),
             ProcessFact::ParentName => self.parent()?.name()?.into(),

@@ -23,7 +23,9 @@ use stackhound_rules::{Library, Part};
 use stackhound_types::file_name;
 
 use crate::blocks;
+use crate::event_context::aim;
 use crate::hunt::{Error, Format, detect_format};
+use crate::row::Aim;
 
 const CONTINUE: ControlFlow<()> = ControlFlow::Continue(());
 
@@ -96,10 +98,6 @@ impl WindowsEvent {
         let target_pid = number(&["TargetProcessId"]);
         let target_path = get(&["TargetImage"]);
         let is_targeted = target_pid.is_some() || !target_path.is_empty();
-        let path_facts = |path: &str| {
-            let facts = ProcessFacts::default().with(ProcessFact::Path, path.to_owned());
-            facts.with(ProcessFact::Name, file_name(path).to_owned())
-        };
         EventContext {
             location: SourceLocation { file: file.to_owned(), record },
             count: self.count,
@@ -114,19 +112,13 @@ impl WindowsEvent {
             event: EventReport {
                 name: self.id.map(|id| format!("EventID({id})")).unwrap_or_default(),
                 provider: if self.provider.is_empty() { self.channel.clone() } else { self.provider.clone() },
-                target: is_targeted.then(|| ProcessReport {
-                    pid: target_pid,
-                    facts: path_facts(&target_path),
-                    ..ProcessReport::default()
-                }),
+                target: is_targeted.then(|| aim(&Aim { pid: target_pid, image: &target_path })),
                 ..EventReport::default()
             },
             ..EventContext::default()
         }
     }
-}
 
-impl WindowsEvent {
     /// The getter of the catalogue: the data with the names of the fact.
     fn process_fact(&self, fact: ProcessFact) -> Option<FactValue<'static>> {
         if fact == ProcessFact::Name {
