@@ -222,7 +222,7 @@ impl Misfits {
         is_only.then(|| Misfits::new(&timed, &untimed, &[0])).flatten()
     }
 
-    fn new(timed: &[Timed], untimed: &[usize], numbers: &[usize]) -> Option<Misfits> {
+    fn new(timed: &[Timed], untimed: &[Timed], numbers: &[usize]) -> Option<Misfits> {
         let (&first, &last) = (numbers.first()?, numbers.last()?);
         let others: Vec<&Timed> = (0..timed.len())
             .filter(|number| numbers.binary_search(number).is_err())
@@ -234,9 +234,15 @@ impl Misfits {
         };
         let times = others.iter().map(|record| record.time);
         let times = times.clone().min().zip(times.max());
+        let mut skipped: Vec<&Timed> = numbers.iter().map(|&number| &timed[number]).collect();
+        if others.is_empty() {
+            // No record is left whose time they could have.
+            skipped.extend(untimed);
+            skipped.sort_by_key(|record| record.offset);
+        }
         Some(Misfits {
-            offsets: numbers.iter().map(|&number| timed[number].offset).collect(),
-            bytes: numbers.iter().map(|&number| timed[number].size).sum(),
+            offsets: skipped.iter().map(|record| record.offset).collect(),
+            bytes: skipped.iter().map(|record| record.size).sum(),
             time: timed[first].time,
             times,
             has_first: first <= 1,
@@ -245,7 +251,10 @@ impl Misfits {
                 let after = first.checked_sub(2).map_or(earliest, |before| timed[before].time);
                 (after, timed.get(last + 2).map_or(latest, |after| after.time))
             }),
-            untimed: untimed.iter().filter_map(|&offset| Some((offset, time_before(offset)?))).collect(),
+            untimed: untimed
+                .iter()
+                .filter_map(|record| Some((record.offset, time_before(record.offset)?)))
+                .collect(),
         })
     }
 
@@ -270,17 +279,15 @@ impl Misfits {
     }
 }
 
-/// The records of a buffer that state a time, and the offsets of the others.
-fn records(buffer: &[u8]) -> (Vec<Timed>, Vec<usize>) {
+/// The records of a buffer that state a time, and the others.
+fn records(buffer: &[u8]) -> (Vec<Timed>, Vec<Timed>) {
     let mut records = Records::new(buffer, BUFFER_HEADER_SIZE);
     let (mut timed, mut untimed) = (Vec::new(), Vec::new());
     loop {
         let offset = records.position();
         let Some(record) = records.next() else { return (timed, untimed) };
-        match states_time(&record) {
-            true => timed.push(Timed { offset, size: record.bytes().len(), time: record.time() }),
-            false => untimed.push(offset),
-        }
+        let list = if states_time(&record) { &mut timed } else { &mut untimed };
+        list.push(Timed { offset, size: record.bytes().len(), time: record.time() });
     }
 }
 

@@ -1,6 +1,8 @@
 //! Records whose times are damaged: each is reported and skipped, or stays in its place.
 
-use stackhound_etl::write::{Form, Session};
+use std::io::Cursor;
+
+use stackhound_etl::write::{EtlWriter, Form, HeaderSpec, Payload, RecordSpec, Session};
 use stackhound_etl::{BufferHeader, ClockKind, DamageReason, EtlFile, LogFileMode};
 use stackhound_trace::LossMap;
 use stackhound_types::RawTime;
@@ -135,4 +137,31 @@ fn the_clock_of_a_session_may_be_set_back() {
     let reason = DamageReason::Time { records: 1, time: 133_485_408_000_000_000 + (1 << 40) };
     assert_eq!(stats.damage.iter().map(|(_, damage)| damage.reason).collect::<Vec<_>>(), [reason]);
     assert!(stats.out_of_order > 0);
+}
+
+/// A record without a time has that of the record before it. If the time of the only other record of its buffer is
+/// damaged, both are skipped, and both are counted.
+#[test]
+fn records_without_times_are_counted_with_the_rest_of_their_buffer() {
+    let session = Session { buffer_size: 1024, ..Session::default() };
+    let (start, pointer_size) = (session.start, session.pointer_size);
+    for errors_first in [true, false] {
+        let mut writer = EtlWriter::new(session.clone(), Cursor::new(Vec::new())).unwrap();
+        let event =
+            HeaderSpec::PerfInfo { hook_id: HOOK_IDS[0], version: 2, pebs_index: None, counters: &[] };
+        let mut records = vec![HeaderSpec::Error, HeaderSpec::Error, event];
+        if !errors_first {
+            records.reverse();
+        }
+        for header in records {
+            let record =
+                RecordSpec { time: RawTime(start.0 - 1), pointer_size, header, payload: Payload::Bytes(&[]) };
+            writer.write(0, &record).unwrap();
+        }
+        let (file, totals) = writer.finish().unwrap();
+        assert_eq!(totals.records, 3);
+        // Only the logfile header is left.
+        let (found, skipped, _) = read(&file.into_inner(), "errors");
+        assert_eq!((found.len(), skipped), (1, 3), "errors first: {errors_first}");
+    }
 }
