@@ -115,9 +115,10 @@ step "hunt --live has the same findings as for the trace, and reports losses"
 "$here/stackhound" demo --quiet --out "$folder/demo" >"$folder/made"
 # Findings without their location, because a session has no file, without numbers of records (a file
 # begins with one about the session), and without UTC times, which depend on the start of the
-# session. The names of alerts depend on their first time.
+# session. The names of alerts depend on their first time, and those of processes on their start.
 findings() {
-  tr -d '\r' | sed -E 's/"input":\{[^}]*\}/"input":{}/; s/"rule":\{"file":"[^"]*"/"rule":{"file":""/; s/"record":[0-9]+/"record":0/g; s/"(alert|time|start_time|first_seen|last_seen)":"[^"]*"/"\1":""/g'
+  tr -d '\r' | sed -E 's/"input":\{[^}]*\}/"input":{}/; s/"rule":\{"file":"[^"]*"/"rule":{"file":""/; s/"record":[0-9]+/"record":0/g; s/"(alert|time|start_time|first_seen|last_seen)":"[^"]*"/"\1":""/g
+    s/"entity":"([0-9]+)@[^"]*"/"entity":"\1@"/g'
 }
 # Rules with answers about the trace: two that apply to it, a sequence, and those of this project.
 mkdir "$folder/rules"
