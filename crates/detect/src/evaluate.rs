@@ -6,10 +6,10 @@ use stackhound_images::ImageTable;
 
 use crate::binaries::Binaries;
 use crate::case::Case;
-use crate::catalogue::DETECTIONS;
-use crate::check::{CHECKS, Evidence};
+use crate::catalogue::{DETECTIONS, DetectionId};
+use crate::check::Evidence;
 use crate::stack::{Part, Stack};
-use crate::verdict::{Evaluation, Input, Outcome, Reason, Verdict};
+use crate::verdict::{Input, Outcome, Reason, Verdict};
 use crate::view::View;
 
 /// Evaluates stacks with its own table of modules. Traces have their own table: see [`evaluate`].
@@ -49,18 +49,52 @@ impl Detector {
     }
 }
 
+/// The answers of all detections for one event.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Evaluation {
+    /// In the order of [`DETECTIONS`].
+    outcomes: [Outcome; DETECTIONS.len()],
+    /// Whether any verdict is "yes".
+    has_findings: bool,
+}
+
+impl Evaluation {
+    /// The answers of all detections, in the order of [`DETECTIONS`].
+    pub fn new(outcomes: [Outcome; DETECTIONS.len()]) -> Evaluation {
+        let has_findings = outcomes.iter().any(|outcome| outcome.verdict == Verdict::Yes);
+        Evaluation { outcomes, has_findings }
+    }
+
+    /// The answer of one detection.
+    pub fn outcome(&self, id: DetectionId) -> &Outcome {
+        &self.outcomes[id.index()]
+    }
+
+    /// All answers with their detections.
+    pub fn iter(&self) -> impl Iterator<Item = (DetectionId, &Outcome)> {
+        DetectionId::all().zip(&self.outcomes)
+    }
+
+    /// The answers with the verdict "yes". Most evaluations have none.
+    #[inline]
+    pub fn findings(&self) -> impl Iterator<Item = (DetectionId, &Outcome)> {
+        let all = self.has_findings.then(|| self.iter());
+        all.into_iter().flatten().filter(|(_, outcome)| outcome.verdict == Verdict::Yes)
+    }
+}
+
 /// Evaluates an event with all detections. `binaries` must belong to `modules`, because files are
 /// found by the indexes of modules. Allocates only when a file is read for the first time.
 pub fn evaluate(modules: &Modules, binaries: &mut Binaries, case: &Case<'_>) -> Evaluation {
     let (view, lists) = (View::new(case, modules), modules.lists());
-    let outcomes = [NOT_EVALUATED; DETECTIONS.len()];
-    let mut evidence = Evidence { view: &view, lists, binaries, outcomes };
-    for (index, (detection, (_, check))) in DETECTIONS.iter().zip(CHECKS).enumerate() {
-        let outcome = check(&mut evidence);
+    let mut outcomes = [NOT_EVALUATED; DETECTIONS.len()];
+    let mut evidence = Evidence { view: &view, lists, binaries, outcomes: &mut outcomes };
+    for (index, detection) in DETECTIONS.iter().enumerate() {
+        let outcome = (detection.check)(&mut evidence);
         let needs_stack = detection.needs.has(Input::Stack) || detection.needs.has(Input::KernelStack);
         evidence.outcomes[index] = limited_to_evidence(case, needs_stack, outcome);
     }
-    Evaluation::new(evidence.outcomes)
+    Evaluation::new(outcomes)
 }
 
 const NOT_EVALUATED: Outcome = Outcome {

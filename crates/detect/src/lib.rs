@@ -31,11 +31,11 @@ pub use analytic::{Analytic, RuleInfo};
 pub use binaries::{Binaries, BytesAround, CodeLocation, ExportInRange, FunctionName, Lookup};
 pub use case::{Case, Entry, Event, Load, Process, Services, Start, Tampering, TamperingKind, Target};
 pub use catalogue::{Detection, DetectionId};
-pub use evaluate::{Detector, evaluate};
+pub use evaluate::{Detector, Evaluation, evaluate};
 pub use history::{
     Author, Change, ChangeKind, History, MemoryEvidence, Replaced, is_executable, is_patch, is_writable,
 };
 pub use stack::{Gap, LiveFrame, Memory, MemoryKind, Part, SiteBytes, Stack};
 pub use totals::{RuleTally, Tally, Totals, add_count};
-pub use verdict::{Evaluation, Input, Inputs, Outcome, Reason, Reasons, Severity, Verdict};
+pub use verdict::{Input, Inputs, Outcome, Reason, Reasons, Severity, Verdict};
 pub use view::View;

@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use crate::analytic::{Analytic, RuleInfo};
 use crate::catalogue::{DETECTIONS, DetectionId};
+use crate::evaluate::Evaluation;
 use crate::report::Finding;
-use crate::verdict::{Evaluation, Input, Outcome, Severity, Verdict};
+use crate::verdict::{Input, Outcome, Severity, Verdict};
 
 /// The answers of one detection, counted in raw events.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

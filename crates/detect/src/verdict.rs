@@ -1,8 +1,6 @@
 //! Answers: verdicts with their reasons and evidence. All types are plain numbers, so that
 //! evaluation does not allocate.
 
-use crate::catalogue::{DETECTIONS, DetectionId};
-
 /// The answer of a detection.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Verdict {
@@ -276,39 +274,5 @@ impl Outcome {
     /// Sets the frame that the answer concerns.
     pub fn at(self, frame: usize) -> Outcome {
         Outcome { frame: u16::try_from(frame).ok(), ..self }
-    }
-}
-
-/// The answers of all detections for one event.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Evaluation {
-    /// In the order of [`DETECTIONS`].
-    outcomes: [Outcome; DETECTIONS.len()],
-    /// Whether any verdict is "yes".
-    has_findings: bool,
-}
-
-impl Evaluation {
-    /// The answers of all detections, in the order of [`DETECTIONS`].
-    pub fn new(outcomes: [Outcome; DETECTIONS.len()]) -> Evaluation {
-        let has_findings = outcomes.iter().any(|outcome| outcome.verdict == Verdict::Yes);
-        Evaluation { outcomes, has_findings }
-    }
-
-    /// The answer of one detection.
-    pub fn outcome(&self, id: DetectionId) -> &Outcome {
-        &self.outcomes[id.index()]
-    }
-
-    /// All answers with their detections.
-    pub fn iter(&self) -> impl Iterator<Item = (DetectionId, &Outcome)> {
-        DetectionId::all().zip(&self.outcomes)
-    }
-
-    /// The answers with the verdict "yes". Most evaluations have none.
-    #[inline]
-    pub fn findings(&self) -> impl Iterator<Item = (DetectionId, &Outcome)> {
-        let all = self.has_findings.then(|| self.iter());
-        all.into_iter().flatten().filter(|(_, outcome)| outcome.verdict == Verdict::Yes)
     }
 }

@@ -21,46 +21,11 @@ use stackhound_frames::lists::Functions;
 use stackhound_frames::{Code, Lists};
 
 use crate::binaries::Binaries;
-use crate::catalogue::DETECTIONS;
 use crate::verdict::{Input, Inputs, Outcome, Reason, Severity};
 use crate::view::View;
 
 /// Evaluates one detection.
 pub(crate) type Check = fn(&mut Evidence<'_, '_>) -> Outcome;
-
-/// The functions of the detections, in the order of [`DETECTIONS`], whose names they repeat.
-pub(crate) const CHECKS: [(&str, Check); DETECTIONS.len()] = [
-    ("CS01", entry::unbacked),
-    ("CS02", entry::image),
-    ("CS03", stubs::mismatch),
-    ("CS04", stubs::unknown_site),
-    ("CS05", stubs::callee),
-    ("CS06", entry::native_api),
-    ("CS07", unbacked::caller),
-    ("CS08", unbacked::elsewhere),
-    ("CS09", unbacked::region),
-    ("CS10", duplicate_image::second_ntdll),
-    ("CS11", sites::no_call),
-    ("CS12", sites::gadget),
-    ("CS13", sites::outside),
-    ("CS14", root::truncated),
-    ("CS15", root::mismatch),
-    ("CS16", sites::linkage),
-    ("CS17", dispatch::proxy),
-    ("CS18", memory::stomped),
-    ("CS19", start::address),
-    ("CS20", wow64::gate),
-    ("CS21", dispatch::wait),
-    ("CS22", dispatch::exception),
-    ("CS23", kernel::outside),
-    ("CS24", target::sensitive),
-    ("CS25", target::dump),
-    ("CS26", callback::outside),
-    ("CS27", changes::made_executable),
-    ("CS28", changes::fluctuates),
-    ("CS29", changes::image),
-    ("CS30", tampering::image),
-];
 
 /// The evidence that detections use.
 pub(crate) struct Evidence<'a, 'j> {
@@ -68,7 +33,7 @@ pub(crate) struct Evidence<'a, 'j> {
     pub lists: &'a Lists,
     pub binaries: &'j mut Binaries,
     /// The answers so far, for detections that depend on others. Later ones are undetermined.
-    pub outcomes: [Outcome; DETECTIONS.len()],
+    pub outcomes: &'j mut [Outcome],
 }
 
 impl Evidence<'_, '_> {
@@ -88,17 +53,5 @@ pub(crate) fn without_frames(view: &View<'_>, severity: Severity, used: Inputs) 
     match view.has_user_part() {
         true => Outcome::no(Reason::NoUserFrames, used),
         false => Outcome::undetermined(severity, Reason::StackMissing, used, Inputs::of(&[Input::Stack])),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn checks_are_in_the_order_of_their_detections() {
-        for (detection, (name, _)) in DETECTIONS.iter().zip(CHECKS) {
-            assert_eq!(detection.name, name);
-        }
     }
 }
