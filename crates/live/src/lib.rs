@@ -36,6 +36,6 @@ pub use session::{
 };
 pub use settings::{
     Buffers, ClassicEvent, Delivery, EnableParameters, EnableProperties, EtwFilter, FilterBytes, FlushTimer,
-    GROUP_MASKS, GroupMask, IfExists, KernelGroups, KernelProvider, NT_KERNEL_LOGGER, ProviderSettings,
-    Session, SessionClock, SessionNumbers,
+    GROUP_MASKS, GroupMask, IfExists, KernelGroups, KernelProvider, NT_KERNEL_LOGGER, Preset,
+    ProviderSettings, Session, SessionClock, SessionNumbers,
 };

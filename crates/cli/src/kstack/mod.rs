@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
+use stackhound::live::Preset;
 use stackhound::threads::{KernelStackSource, Selection, SwitchStacks, ThreadStack};
 use stackhound::trace::TraceTime;
 use stackhound::{Depth, FileTime, Pid, Pipeline, Tid};
@@ -18,7 +19,7 @@ use stackhound_export::json::thread_stack::{KernelStack, KernelStacks};
 
 use crate::calltree::position::ProcessName;
 use crate::inputs::{self, Grouping};
-use crate::live::{self, Live, LiveSettings, Preset, Sources};
+use crate::live::{self, Live, LiveSettings, Sources};
 use crate::naming::{self, Naming, Symbols};
 use crate::options::{Common, Output};
 use crate::outcome::Outcome;

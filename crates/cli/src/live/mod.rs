@@ -22,7 +22,7 @@ use crate::output::{counted, grouped, message};
 use session_monitor::Shown;
 pub use session_monitor::{Ended, Losses, SessionMonitor};
 use settings::Planned;
-pub use settings::{BufferPreset, LiveSettings, Preset, ProviderSpec};
+pub use settings::{BufferPreset, LiveSettings, ProviderSpec};
 
 /// The input: files or a live session.
 #[derive(Args, Debug)]

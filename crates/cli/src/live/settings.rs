@@ -4,14 +4,15 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use stackhound::Provider;
-use stackhound::live::{Buffers, IfExists, ProviderSettings, Session};
+use stackhound::live::{Buffers, IfExists, Preset, ProviderSettings, Session};
 
 #[derive(Args, Clone, Debug)]
 pub struct LiveSettings {
     /// Record these kernel events; by default `enrichment` if no provider is given
-    #[arg(long, value_enum, value_name = "PRESET", help_heading = "Live")]
+    #[arg(long, value_parser = preset(), value_name = "PRESET", help_heading = "Live")]
     pub preset: Option<Preset>,
     /// Set the size of the buffers and the flush interval; by default those of the preset
     #[arg(long, value_enum, value_name = "BUFFERS", help_heading = "Live")]
@@ -32,16 +33,10 @@ pub struct LiveSettings {
     pub duration: Option<Duration>,
 }
 
-/// The kernel events to record.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Preset {
-    /// All system calls with their stacks
-    Syscalls,
-    /// Processes, threads, images, registry, files and memory, with the stacks that are resolved by
-    /// default
-    Enrichment,
-    /// Processes, threads, images, and context switches with their stacks, for `kstack`
-    Switches,
+/// The names of the presets, with help.
+fn preset() -> impl TypedValueParser<Value = Preset> {
+    let values = Preset::ALL.map(|preset| PossibleValue::new(preset.name()).help(preset.about()));
+    PossibleValuesParser::new(values).try_map(|name| Preset::named(&name).context("expected a preset"))
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -128,12 +123,7 @@ pub fn plan(settings: &LiveSettings, providers: &[ProviderSpec], with_stacks: bo
     let name = settings.session.clone().unwrap_or_default();
     let mut planned = Vec::new();
     if let Some(preset) = preset {
-        let session = match preset {
-            Preset::Syscalls => Session::syscalls(name.clone()),
-            Preset::Enrichment => Session::enrichment(name.clone()),
-            Preset::Switches => Session::switches(name.clone()),
-        };
-        planned.push(Planned { session, providers: Vec::new() });
+        planned.push(Planned { session: preset.session(name.clone()), providers: Vec::new() });
     }
     if !providers.is_empty() {
         // Kernel events have their own session.

@@ -8,6 +8,7 @@
 mod buffers;
 mod etw_filter;
 mod kernel;
+mod preset;
 mod provider;
 #[cfg(test)]
 mod tests;
@@ -23,6 +24,7 @@ use crate::Error;
 pub use buffers::{Buffers, FlushTimer};
 pub use etw_filter::{EtwFilter, FilterBytes};
 pub use kernel::{ClassicEvent, GROUP_MASKS, GroupMask, KernelGroups, KernelProvider};
+pub use preset::Preset;
 pub use provider::{EnableParameters, EnableProperties, ProviderSettings};
 
 /// The name of the kernel session that every Windows has (`KERNEL_LOGGER_NAME`).
@@ -180,63 +182,22 @@ impl Session {
         Session::new(NT_KERNEL_LOGGER.into(), Kind::NtKernelLogger, groups)
     }
 
-    /// For a system-call sensor: each system call with its stack at the entry, and processes,
-    /// threads and images to identify the caller. Context switches, without stacks, show the thread
-    /// of each exit, which has no other evidence of it.
+    /// [`Preset::Syscalls`]: each system call with its stack at the entry, and processes, threads and
+    /// images to identify the caller.
     pub fn syscalls(name: impl Into<String>) -> Session {
-        let groups = KernelGroups::SYSTEM_CALL
-            | KernelGroups::CONTEXT_SWITCH
-            | KernelGroups::PROCESS
-            | KernelGroups::THREAD
-            | KernelGroups::IMAGE_LOAD;
-        Session::kernel(name, groups)
-            .buffers(Buffers::syscalls())
-            .kernel_stacks([ClassicEvent::SYSTEM_CALL_ENTER])
+        Preset::Syscalls.session(name)
     }
 
-    /// For stacks of waiting threads: context switches with stacks, threads that become ready, and
-    /// processes, threads and images to identify them.
+    /// [`Preset::Switches`]: context switches with stacks, threads that become ready, and processes,
+    /// threads and images to identify them.
     pub fn switches(name: impl Into<String>) -> Session {
-        let groups = KernelGroups::CONTEXT_SWITCH
-            | KernelGroups::DISPATCHER
-            | KernelGroups::PROCESS
-            | KernelGroups::THREAD
-            | KernelGroups::IMAGE_LOAD;
-        Session::kernel(name, groups)
-            .buffers(Buffers::syscalls())
-            .kernel_stacks([ClassicEvent::named("Thread/CSwitch").expect("an event of the kernel's tables")])
+        Preset::Switches.session(name)
     }
 
-    /// For the events that are named by default (`docs/enrichment.md`): processes, threads, images,
-    /// registry, files and memory, with stacks of the enriched events. Names of open files and keys
-    /// are logged at the start.
+    /// [`Preset::Enrichment`]: processes, threads, images, registry, files and memory, with stacks of
+    /// the enriched events. Names of open files and keys are logged at the start.
     pub fn enrichment(name: impl Into<String>) -> Session {
-        const STACKS: [&str; 15] = [
-            "Process/Start",
-            "Thread/Start",
-            "Thread/End",
-            "Image/Load",
-            "Registry/Create",
-            "Registry/Delete",
-            "Registry/SetValue",
-            "Registry/DeleteValue",
-            "FileIo/Create",
-            "FileIo/CreateNew",
-            "FileIo/Delete",
-            "FileIo/DeletePath",
-            "FileIo/Rename",
-            "FileIo/RenamePath",
-            "PageFault/VirtualAlloc",
-        ];
-        let groups = KernelGroups::PROCESS
-            | KernelGroups::THREAD
-            | KernelGroups::IMAGE_LOAD
-            | KernelGroups::REGISTRY
-            | KernelGroups::FILE_IO
-            | KernelGroups::FILE_IO_INIT
-            | KernelGroups::VIRTUAL_ALLOC;
-        let stacks = STACKS.map(|name| ClassicEvent::named(name).expect("an event of the kernel's tables"));
-        Session::kernel(name, groups).kernel_stacks(stacks).names_at_start()
+        Preset::Enrichment.session(name)
     }
 
     /// Sets the number, size and flush time of the buffers.
