@@ -146,24 +146,36 @@ pub struct Metric {
     start: fn() -> Box<dyn Measure>,
 }
 
-/// Time in interrupt service routines and deferred procedure calls.
-pub const INTERRUPT: Metric = interrupt::METRIC;
-/// System calls.
-pub const SYSTEM_CALL: Metric = system_call::METRIC;
-/// Transfers of disks.
-pub const DISK: Metric = disk::METRIC;
-/// Operations of file systems.
-pub const FILE: Metric = file::METRIC;
-/// Page faults.
-pub const FAULT: Metric = fault::METRIC;
-/// Bytes that were sent and received.
-pub const NETWORK: Metric = network::METRIC;
-/// Committed memory.
-pub const MEMORY: Metric = memory::METRIC;
-/// Garbage collections of .NET.
-pub const GC: Metric = collection::METRIC;
-/// Compiled methods of .NET.
-pub const JIT: Metric = jit::METRIC;
+/// Declares the measurements: a constant for each, with its module, and the list of all.
+macro_rules! metrics {
+    ($($(#[doc = $doc:literal])+ $metric:ident = $module:ident,)+) => {
+        $($(#[doc = $doc])+ pub const $metric: Metric = $module::METRIC;)+
+
+        /// All measurements.
+        pub const METRICS: [Metric; [$(stringify!($metric)),+].len()] = [$($metric),+];
+    };
+}
+
+metrics! {
+    /// Time in interrupt service routines and deferred procedure calls.
+    INTERRUPT = interrupt,
+    /// System calls.
+    SYSTEM_CALL = system_call,
+    /// Transfers of disks.
+    DISK = disk,
+    /// Operations of file systems.
+    FILE = file,
+    /// Page faults.
+    FAULT = fault,
+    /// Bytes that were sent and received.
+    NETWORK = network,
+    /// Committed memory.
+    MEMORY = memory,
+    /// Garbage collections of .NET.
+    GC = collection,
+    /// Compiled methods of .NET.
+    JIT = jit,
+}
 
 /// Whether a kernel event begins an operation of a file system.
 pub(crate) fn is_file_operation(hook_id: u16) -> bool {

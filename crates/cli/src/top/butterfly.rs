@@ -19,7 +19,7 @@ use stackhound_export::escape::{cell, line, row};
 use stackhound_export::json::butterfly::{self as json, ButterflyOfCaptures, ButterflyRow, CaptureButterfly};
 use stackhound_export::json::top::Cut;
 
-use super::costs::{self, Measurement, shown, suffix};
+use super::costs::{MEASUREMENTS, Measurement, shown, suffix};
 use super::table::{Column, SHOWN, Table, percent, seconds};
 use super::{Read, Shared, optional, wait, window};
 use crate::options::Common;
@@ -39,27 +39,30 @@ pub struct Arguments {
 }
 
 fn metrics() -> PossibleValuesParser {
-    PossibleValuesParser::new(METRICS.map(|(name, ..)| name))
+    PossibleValuesParser::new(all_metrics().map(|metric| metric.name))
 }
 
-/// What can be measured: its name, its title, and how.
-const METRICS: [(&str, &str, Metric); 12] = [
-    ("cpu", "processor time", Metric::Cpu),
-    ("wait", "waits", Metric::Wait(Measure::Waits)),
-    ("ready", "time ready to run", Metric::Wait(Measure::Ready)),
-    ("interrupt", "time in interrupts", Metric::Costs(&costs::INTERRUPT)),
-    ("syscall", "time of system calls", Metric::Costs(&costs::SYSTEM_CALL)),
-    ("disk", "time of disk transfers", Metric::Costs(&costs::DISK)),
-    ("file", "time of file operations", Metric::Costs(&costs::FILE)),
-    ("fault", "page faults", Metric::Costs(&costs::FAULT)),
-    ("network", "network transfers", Metric::Costs(&costs::NETWORK)),
-    ("memory", "committed memory", Metric::Costs(&costs::MEMORY)),
-    ("gc", "garbage collections", Metric::Costs(&costs::GC)),
-    ("jit", "compiled methods", Metric::Costs(&costs::JIT)),
-];
+/// What can be measured: the commands of `top`.
+fn all_metrics() -> impl Iterator<Item = Metric> {
+    let metric = |name, title, measured| Metric { name, title, measured };
+    let times = [
+        metric("cpu", "processor time", Measured::Cpu),
+        metric("wait", "waits", Measured::Wait(Measure::Waits)),
+        metric("ready", "time ready to run", Measured::Wait(Measure::Ready)),
+    ];
+    let costs = MEASUREMENTS.iter().map(move |of| metric(of.metric.name, of.amount, Measured::Costs(of)));
+    times.into_iter().chain(costs)
+}
 
 #[derive(Clone, Copy)]
-enum Metric {
+struct Metric {
+    name: &'static str,
+    title: &'static str,
+    measured: Measured,
+}
+
+#[derive(Clone, Copy)]
+enum Measured {
     Cpu,
     Wait(Measure),
     Costs(&'static Measurement),
@@ -114,12 +117,12 @@ pub fn run(arguments: &Arguments, common: &Common, side: Side) -> Result<Outcome
     let pattern = Pattern::new(function).context("FUNCTION")?;
     let patterns = shared.patterns.compile()?;
     let request = Request { shared, common, function, pattern, side, patterns };
-    let known = METRICS.iter().find(|(name, ..)| *name == arguments.metric);
-    let &(metric, title, measured) = known.context("--metric")?;
+    let known = all_metrics().find(|metric| metric.name == arguments.metric);
+    let Metric { name: metric, title, measured } = known.context("--metric")?;
     let read = match measured {
-        Metric::Cpu => of_processors(&request)?,
-        Metric::Wait(measure) => of_waits(&request, measure)?,
-        Metric::Costs(costs) => of_costs(&request, costs)?,
+        Measured::Cpu => of_processors(&request)?,
+        Measured::Wait(measure) => of_waits(&request, measure)?,
+        Measured::Costs(costs) => of_costs(&request, costs)?,
     };
     if read.found.iter().all(|found| found.functions.is_empty()) {
         let names: Vec<&str> = read.found.iter().flat_map(|found| &found.names).map(String::as_str).collect();

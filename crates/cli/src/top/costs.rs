@@ -5,7 +5,7 @@ use std::io::Write;
 
 use anyhow::{Result, bail};
 use clap::builder::{PossibleValue, PossibleValuesParser};
-use clap::{Arg, Args, ValueEnum};
+use clap::{Arg, Args, Command, ValueEnum};
 use stackhound::analysis::costs::{self, CostBy, CostReport, Costs, Figures, Metric, Unit};
 use stackhound::analysis::rows::{Amount, Applied, Row};
 use stackhound::schema::kernel::hook_id;
@@ -29,9 +29,14 @@ pub struct Arguments {
     by: String,
 }
 
-/// A measurement as a command.
+/// A measurement as a command of `top`, with the name of its metric.
+#[derive(Debug)]
 pub struct Measurement {
     pub metric: &'static Metric,
+    /// The help of the command.
+    about: &'static str,
+    /// What is measured, for `callers` and `callees`.
+    pub amount: &'static str,
     /// Title of the table.
     title: &'static str,
     /// The dimensions that rows can be about, the usual one first.
@@ -42,90 +47,103 @@ pub struct Measurement {
     pub needs: fn(u16) -> bool,
 }
 
-pub const INTERRUPT: Measurement = Measurement {
-    metric: &costs::INTERRUPT,
-    title: "Interrupts",
-    by: &["module", "function", "line", "kind", "processor"],
-    missing: "interrupts or deferred procedure calls; they are recorded with the kernel flags INTERRUPT and DPC, for \
-              example by `xperf -on PROC_THREAD+LOADER+INTERRUPT+DPC`",
-    needs: is_interrupt,
-};
-
-pub const SYSTEM_CALL: Measurement = Measurement {
-    metric: &costs::SYSTEM_CALL,
-    title: "System calls",
-    by: &["service", "process", "thread", "module", "function", "line", "stack"],
-    missing: "system calls; they are recorded with the kernel flag SYSCALL, and need CSWITCH for their threads, for \
-              example by `xperf -on PROC_THREAD+LOADER+CSWITCH+SYSCALL -stackwalk SyscallEnter`",
-    needs: is_system_call,
-};
-
-pub const DISK: Measurement = Measurement {
-    metric: &costs::DISK,
-    title: "Transfers of disks",
-    by: &["file", "disk", "process", "thread", "module", "function", "line", "stack", "service"],
-    missing: "disk transfers; they are recorded with the kernel flags DISK_IO and DISK_IO_INIT, for example by \
-              `xperf -on PROC_THREAD+LOADER+DISK_IO+DISK_IO_INIT+FILENAME -stackwalk DiskReadInit+DiskWriteInit`",
-    needs: is_disk,
-};
-
-pub const FILE: Measurement = Measurement {
-    metric: &costs::FILE,
-    title: "File operations",
-    by: &["file", "operation", "process", "thread", "module", "function", "line", "stack", "service"],
-    missing: "file operations; they are recorded with the kernel flags FILE_IO and FILE_IO_INIT, for example by \
-              `xperf -on PROC_THREAD+LOADER+FILENAME+FILE_IO+FILE_IO_INIT -stackwalk FileCreate+FileRead+FileWrite`",
-    needs: |_| false,
-};
-
-pub const FAULT: Measurement = Measurement {
-    metric: &costs::FAULT,
-    title: "Page faults",
-    by: &["file", "kind", "process", "thread", "module", "function", "line", "stack", "service"],
-    missing: "page faults; they are recorded with the kernel flags HARD_FAULTS and ALL_FAULTS, for example by \
-              `xperf -on PROC_THREAD+LOADER+HARD_FAULTS+FILENAME -stackwalk HardFault`",
-    needs: |_| false,
-};
-
-pub const NETWORK: Measurement = Measurement {
-    metric: &costs::NETWORK,
-    title: "Network transfers",
-    by: &["process", "endpoint", "connection", "module", "function", "line", "stack", "service"],
-    missing: "network transfers; they are recorded with the kernel flag NETWORKTRACE, for example by \
-              `xperf -on PROC_THREAD+LOADER+NETWORKTRACE`",
-    needs: |_| false,
-};
-
-pub const MEMORY: Measurement = Measurement {
-    metric: &costs::MEMORY,
-    title: "Committed memory",
-    by: &["process", "thread", "module", "function", "line", "stack", "service"],
-    missing: "allocations of memory; they are recorded with the kernel flag VIRT_ALLOC, for example by \
-              `xperf -on PROC_THREAD+LOADER+VIRT_ALLOC -stackwalk VirtualAlloc`",
-    needs: |_| false,
-};
-
-pub const GC: Measurement = Measurement {
-    metric: &costs::GC,
-    title: "Garbage collections",
-    by: &["process", "generation", "thread", "module", "function", "line", "stack"],
-    missing: "garbage collections of .NET; they are recorded with the provider Microsoft-Windows-DotNETRuntime and its \
-              keyword 0x1, for example by `logman start clr -p Microsoft-Windows-DotNETRuntime 0x1 4 -o clr.etl -ets`",
-    needs: |_| false,
-};
-
-pub const JIT: Measurement = Measurement {
-    metric: &costs::JIT,
-    title: "Compiled methods",
-    by: &["process", "method", "tier", "thread", "module", "function", "line", "stack"],
-    missing: "compiled methods of .NET; they are recorded with the provider Microsoft-Windows-DotNETRuntime and its \
-              keyword 0x10, for example by `logman start clr -p Microsoft-Windows-DotNETRuntime 0x10 5 -o clr.etl -ets`",
-    needs: |_| false,
-};
+/// All measurements, in the order of the help.
+pub const MEASUREMENTS: [Measurement; 9] = [
+    Measurement {
+        metric: &costs::INTERRUPT,
+        about: "Show the time in interrupt service routines and deferred procedure calls, by driver",
+        amount: "time in interrupts",
+        title: "Interrupts",
+        by: &["module", "function", "line", "kind", "processor"],
+        missing: "interrupts or deferred procedure calls; they are recorded with the kernel flags INTERRUPT and DPC, for \
+                  example by `xperf -on PROC_THREAD+LOADER+INTERRUPT+DPC`",
+        needs: is_interrupt,
+    },
+    Measurement {
+        metric: &costs::SYSTEM_CALL,
+        about: "Show system calls and their durations, by service",
+        amount: "time of system calls",
+        title: "System calls",
+        by: &["service", "process", "thread", "module", "function", "line", "stack"],
+        missing: "system calls; they are recorded with the kernel flag SYSCALL, and need CSWITCH for their threads, for \
+                  example by `xperf -on PROC_THREAD+LOADER+CSWITCH+SYSCALL -stackwalk SyscallEnter`",
+        needs: is_system_call,
+    },
+    Measurement {
+        metric: &costs::DISK,
+        about: "Show the transfers of disks and their times, by file",
+        amount: "time of disk transfers",
+        title: "Transfers of disks",
+        by: &["file", "disk", "process", "thread", "module", "function", "line", "stack", "service"],
+        missing: "disk transfers; they are recorded with the kernel flags DISK_IO and DISK_IO_INIT, for example by \
+                  `xperf -on PROC_THREAD+LOADER+DISK_IO+DISK_IO_INIT+FILENAME -stackwalk DiskReadInit+DiskWriteInit`",
+        needs: is_disk,
+    },
+    Measurement {
+        metric: &costs::FILE,
+        about: "Show the operations of file systems and their durations, by file",
+        amount: "time of file operations",
+        title: "File operations",
+        by: &["file", "operation", "process", "thread", "module", "function", "line", "stack", "service"],
+        missing: "file operations; they are recorded with the kernel flags FILE_IO and FILE_IO_INIT, for example by \
+                  `xperf -on PROC_THREAD+LOADER+FILENAME+FILE_IO+FILE_IO_INIT -stackwalk FileCreate+FileRead+FileWrite`",
+        needs: |_| false,
+    },
+    Measurement {
+        metric: &costs::FAULT,
+        about: "Show page faults, and the times and bytes of hard ones, by file",
+        amount: "page faults",
+        title: "Page faults",
+        by: &["file", "kind", "process", "thread", "module", "function", "line", "stack", "service"],
+        missing: "page faults; they are recorded with the kernel flags HARD_FAULTS and ALL_FAULTS, for example by \
+                  `xperf -on PROC_THREAD+LOADER+HARD_FAULTS+FILENAME -stackwalk HardFault`",
+        needs: |_| false,
+    },
+    Measurement {
+        metric: &costs::NETWORK,
+        about: "Show the bytes that were sent and received, by process or endpoint",
+        amount: "network transfers",
+        title: "Network transfers",
+        by: &["process", "endpoint", "connection", "module", "function", "line", "stack", "service"],
+        missing: "network transfers; they are recorded with the kernel flag NETWORKTRACE, for example by \
+                  `xperf -on PROC_THREAD+LOADER+NETWORKTRACE`",
+        needs: |_| false,
+    },
+    Measurement {
+        metric: &costs::MEMORY,
+        about: "Show memory that was committed and not freed, by process or stack",
+        amount: "committed memory",
+        title: "Committed memory",
+        by: &["process", "thread", "module", "function", "line", "stack", "service"],
+        missing: "allocations of memory; they are recorded with the kernel flag VIRT_ALLOC, for example by \
+                  `xperf -on PROC_THREAD+LOADER+VIRT_ALLOC -stackwalk VirtualAlloc`",
+        needs: |_| false,
+    },
+    Measurement {
+        metric: &costs::GC,
+        about: "Show the garbage collections and pauses of .NET programs, by process or generation",
+        amount: "garbage collections",
+        title: "Garbage collections",
+        by: &["process", "generation", "thread", "module", "function", "line", "stack"],
+        missing: "garbage collections of .NET; they are recorded with the provider Microsoft-Windows-DotNETRuntime and its \
+                  keyword 0x1, for example by `logman start clr -p Microsoft-Windows-DotNETRuntime 0x1 4 -o clr.etl -ets`",
+        needs: |_| false,
+    },
+    Measurement {
+        metric: &costs::JIT,
+        about: "Show the methods that .NET programs compiled, by process, method or tier",
+        amount: "compiled methods",
+        title: "Compiled methods",
+        by: &["process", "method", "tier", "thread", "module", "function", "line", "stack"],
+        missing: "compiled methods of .NET; they are recorded with the provider Microsoft-Windows-DotNETRuntime and its \
+                  keyword 0x10, for example by `logman start clr -p Microsoft-Windows-DotNETRuntime 0x10 5 -o clr.etl -ets`",
+        needs: |_| false,
+    },
+];
 
 /// Whether a measurement needs all kernel events with a hook id.
 pub fn is_needed(id: u16) -> bool {
-    is_interrupt(id) || is_system_call(id) || is_disk(id) || wait::is_scheduling(id)
+    MEASUREMENTS.iter().any(|measurement| (measurement.needs)(id)) || wait::is_scheduling(id)
 }
 
 fn is_interrupt(id: u16) -> bool {
@@ -171,8 +189,19 @@ fn help(dimension: &str) -> &'static str {
 }
 
 impl Measurement {
+    /// The measurement whose command has this name.
+    pub fn named(name: &str) -> Option<&'static Measurement> {
+        MEASUREMENTS.iter().find(|measurement| measurement.metric.name == name)
+    }
+
+    /// The command.
+    pub fn command(&'static self) -> Command {
+        let command = Arguments::augment_args(Command::new(self.metric.name).about(self.about));
+        command.mut_arg("by", |by| self.argument(by))
+    }
+
     /// The option that selects a dimension, with those of this measurement.
-    pub fn argument(&self, by: Arg) -> Arg {
+    fn argument(&self, by: Arg) -> Arg {
         let values = self.by.iter().map(|name| match Dimension::from_str(name, false) {
             Ok(dimension) if !self.has_own(name) => {
                 dimension.to_possible_value().unwrap_or_else(|| PossibleValue::new(*name))
@@ -396,4 +425,15 @@ fn spaced(name: &str) -> String {
 
 fn title(name: &str) -> String {
     spaced(name).to_uppercase()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_measurement_is_a_command() {
+        let names = costs::METRICS.map(|metric| metric.name);
+        assert_eq!(MEASUREMENTS.map(|measurement| measurement.metric.name), names);
+    }
 }

@@ -11,7 +11,7 @@ mod wait;
 use std::io::{self, Write};
 
 use anyhow::{Result, bail};
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{ArgMatches, Args, Command, FromArgMatches, Subcommand, ValueEnum};
 use serde::Serialize;
 use stackhound::analysis::rows::{By, Row};
 use stackhound::analysis::{self, Window};
@@ -23,6 +23,7 @@ use stackhound_export::json::info::Capture as CaptureInfo;
 use stackhound_export::json::top as json;
 use stackhound_export::json::value::Time;
 
+use self::costs::Measurement;
 use self::cut::Cut;
 use crate::filter::{self, EventFilter, Filters};
 use crate::info::capture_info;
@@ -36,40 +37,52 @@ use crate::progress::Progress;
 use crate::reading::{Reading, or_stop};
 
 #[derive(Debug, Subcommand)]
-pub enum Verb {
+pub enum Times {
     /// Show where processor time was spent, by profile samples and by context switches
     Cpu(cpu::Arguments),
     /// Show where threads waited, why, and who ended the waits
     Wait(chain::ChainArguments),
     /// Show how long threads were ready to run and did not run
     Ready(wait::Arguments),
-    /// Show the time in interrupt service routines and deferred procedure calls, by driver
-    #[command(mut_arg("by", |by| costs::INTERRUPT.argument(by)))]
-    Interrupt(costs::Arguments),
-    /// Show system calls and their durations, by service
-    #[command(mut_arg("by", |by| costs::SYSTEM_CALL.argument(by)))]
-    Syscall(costs::Arguments),
-    /// Show the transfers of disks and their times, by file
-    #[command(mut_arg("by", |by| costs::DISK.argument(by)))]
-    Disk(costs::Arguments),
-    /// Show the operations of file systems and their durations, by file
-    #[command(mut_arg("by", |by| costs::FILE.argument(by)))]
-    File(costs::Arguments),
-    /// Show page faults, and the times and bytes of hard ones, by file
-    #[command(mut_arg("by", |by| costs::FAULT.argument(by)))]
-    Fault(costs::Arguments),
-    /// Show the bytes that were sent and received, by process or endpoint
-    #[command(mut_arg("by", |by| costs::NETWORK.argument(by)))]
-    Network(costs::Arguments),
-    /// Show memory that was committed and not freed, by process or stack
-    #[command(mut_arg("by", |by| costs::MEMORY.argument(by)))]
-    Memory(costs::Arguments),
-    /// Show the garbage collections and pauses of .NET programs, by process or generation
-    #[command(mut_arg("by", |by| costs::GC.argument(by)))]
-    Gc(costs::Arguments),
-    /// Show the methods that .NET programs compiled, by process, method or tier
-    #[command(mut_arg("by", |by| costs::JIT.argument(by)))]
-    Jit(costs::Arguments),
+}
+
+/// What to measure: time of processors and threads, or what another measurement counts.
+#[derive(Debug)]
+pub enum Verb {
+    Times(Times),
+    Costs(&'static Measurement, costs::Arguments),
+}
+
+impl FromArgMatches for Verb {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Verb, clap::Error> {
+        let measured =
+            matches.subcommand().and_then(|(name, given)| Some((Measurement::named(name)?, given)));
+        match measured {
+            Some((measurement, given)) => {
+                Ok(Verb::Costs(measurement, costs::Arguments::from_arg_matches(given)?))
+            }
+            None => Ok(Verb::Times(Times::from_arg_matches(matches)?)),
+        }
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Verb::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+impl Subcommand for Verb {
+    fn augment_subcommands(command: Command) -> Command {
+        Times::augment_subcommands(command).subcommands(costs::MEASUREMENTS.iter().map(Measurement::command))
+    }
+
+    fn augment_subcommands_for_update(command: Command) -> Command {
+        Verb::augment_subcommands(command)
+    }
+
+    fn has_subcommand(name: &str) -> bool {
+        Times::has_subcommand(name) || Measurement::named(name).is_some()
+    }
 }
 
 /// The options of all measurements.
@@ -201,18 +214,10 @@ impl Shared {
 
 pub fn run(verb: &Verb, common: &Common) -> Result<Outcome> {
     match verb {
-        Verb::Cpu(arguments) => cpu::run(arguments, common),
-        Verb::Wait(arguments) => chain::run(arguments, common),
-        Verb::Ready(arguments) => wait::run(arguments, common, wait::READY),
-        Verb::Interrupt(arguments) => costs::run(arguments, common, &costs::INTERRUPT),
-        Verb::Syscall(arguments) => costs::run(arguments, common, &costs::SYSTEM_CALL),
-        Verb::Disk(arguments) => costs::run(arguments, common, &costs::DISK),
-        Verb::File(arguments) => costs::run(arguments, common, &costs::FILE),
-        Verb::Fault(arguments) => costs::run(arguments, common, &costs::FAULT),
-        Verb::Network(arguments) => costs::run(arguments, common, &costs::NETWORK),
-        Verb::Memory(arguments) => costs::run(arguments, common, &costs::MEMORY),
-        Verb::Gc(arguments) => costs::run(arguments, common, &costs::GC),
-        Verb::Jit(arguments) => costs::run(arguments, common, &costs::JIT),
+        Verb::Times(Times::Cpu(arguments)) => cpu::run(arguments, common),
+        Verb::Times(Times::Wait(arguments)) => chain::run(arguments, common),
+        Verb::Times(Times::Ready(arguments)) => wait::run(arguments, common, wait::READY),
+        Verb::Costs(measurement, arguments) => costs::run(arguments, common, measurement),
     }
 }
 
