@@ -9,6 +9,7 @@ use stackhound_detect::Verdict;
 use stackhound_detect::report::{EventContext, Finding, FrameReport};
 use stackhound_facts::{FactId, ProcessFact};
 
+use super::form::{End, Form, Options};
 use super::shown::{self, known};
 use super::sorted::Sorted;
 use crate::escape::{cell as text, row};
@@ -43,7 +44,7 @@ const TIMESKETCH: [&str; 3] = ["message", "datetime", "timestamp_desc"];
 
 /// The columns of the table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Columns {
+enum Columns {
     Plain,
     /// The columns that Timesketch requires, then the others.
     Timesketch,
@@ -51,25 +52,41 @@ pub(super) enum Columns {
 
 /// Writes rows.
 #[derive(Debug)]
-pub(super) struct Rows {
+struct Rows {
     columns: Columns,
     has_header: bool,
     /// The rows so far; `None` if they are written at once.
     sorted: Option<Sorted>,
 }
 
+pub(super) fn plain(options: Options) -> Box<dyn Form> {
+    Box::new(Rows::new(Columns::Plain, options))
+}
+
+pub(super) fn timesketch(options: Options) -> Box<dyn Form> {
+    Box::new(Rows::new(Columns::Timesketch, options))
+}
+
+impl Form for Rows {
+    fn add(&mut self, out: &mut dyn Write, event: &EventContext, findings: &[&Finding]) -> io::Result<()> {
+        findings.iter().try_for_each(|finding| self.write(out, event, finding))
+    }
+
+    /// A table without rows has a header too.
+    fn finish(mut self: Box<Self>, out: &mut dyn Write, _: &End<'_>) -> io::Result<()> {
+        self.header(out)?;
+        self.sorted.take().map_or(Ok(()), |sorted| sorted.finish(out))
+    }
+}
+
 impl Rows {
-    /// Rows that are sorted by time at the end.
-    pub(super) fn sorted(columns: Columns) -> Rows {
-        Rows { columns, has_header: false, sorted: Some(Sorted::new()) }
+    /// Rows that are sorted by time at the end; of live events, rows in their order.
+    fn new(columns: Columns, options: Options) -> Rows {
+        let sorted = (!options.is_live).then(Sorted::new);
+        Rows { columns, has_header: false, sorted }
     }
 
-    /// Rows in the order of their events.
-    pub(super) fn as_they_come(columns: Columns) -> Rows {
-        Rows { columns, has_header: false, sorted: None }
-    }
-
-    pub(super) fn write(
+    fn write(
         &mut self,
         out: &mut dyn Write,
         event_context: &EventContext,
@@ -89,12 +106,6 @@ impl Rows {
                 sorted.push(event_context.time, bytes)
             }
         }
-    }
-
-    /// A table without rows has a header too.
-    pub(super) fn finish(mut self, out: &mut dyn Write) -> io::Result<()> {
-        self.header(out)?;
-        self.sorted.take().map_or(Ok(()), |sorted| sorted.finish(out))
     }
 
     fn header(&mut self, out: &mut dyn Write) -> io::Result<()> {

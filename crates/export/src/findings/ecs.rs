@@ -14,6 +14,7 @@ use stackhound_images::ImageEvidence;
 use stackhound_types::Mode;
 
 use super::attack::{self, Tactic, Technique};
+use super::form::{Documents, Form, Options};
 use super::mapped::{self, Schema};
 use super::related;
 use super::shown::{self, known};
@@ -24,8 +25,12 @@ use crate::json::value::Hex;
 /// Version of the schema.
 const ECS: &str = "9.4.0";
 
+pub(super) fn documents(_: Options) -> Box<dyn Form> {
+    Box::new(Documents(document))
+}
+
 /// The document of a finding.
-pub(super) fn document(event_context: &EventContext, finding: &Finding) -> Value {
+fn document(event_context: &EventContext, finding: &Finding) -> Value {
     let analytic = &finding.analytic;
     let is_found = finding.is_reported();
     let explanation = shown::explanation(event_context, finding);

@@ -15,8 +15,10 @@ mod attack;
 mod behaviors;
 mod csv;
 mod ecs;
+mod form;
 mod mapped;
 mod navigator;
+mod ndjson;
 mod ocsf;
 pub(crate) mod related;
 pub(crate) mod shown;
@@ -25,67 +27,87 @@ mod table;
 
 use std::io::{self, Write};
 
-use serde::Serialize;
 use stackhound_detect::Totals;
 use stackhound_detect::Verdict;
 use stackhound_detect::alert::{self, Alert};
 use stackhound_detect::report::{EventContext, Finding};
 use stackhound_detect::tuning::TuningReport;
 
-use crate::{escape, json};
+use form::{End, Form, Options};
 
-/// The output format of findings.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum FindingsFormat {
-    /// For people: alerts with one stack each, the highest score first, then counts.
-    Table,
-    /// For people: a block per event, then alerts and counts.
-    List,
-    /// For people: alerts, counts and the most important findings.
-    Summary,
-    /// One JSON object per finding and line, with all known facts, followed by one object per
-    /// alert.
-    Ndjson,
-    /// One document of the Elastic Common Schema per line, with Elastic's field names for call
-    /// stacks.
-    Ecs,
-    /// One Detection Finding of the Open Cybersecurity Schema Framework per line.
-    Ocsf,
-    /// One layer for the ATT&CK Navigator.
-    Navigator,
-    /// For spreadsheets: one row per finding, sorted by time.
-    Csv,
-    /// For Timesketch: CSV that begins with the columns it requires, sorted by time.
-    Timesketch,
+/// Declares the formats with a row for each: the variant, its documentation, its name, who reads it, and its output.
+macro_rules! formats {
+    ($($(#[doc = $doc:literal])+ $format:ident = $name:literal $reader:ident $new:path,)+) => {
+        /// The output format of findings.
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+        pub enum FindingsFormat {
+            $($(#[doc = $doc])+ $format,)+
+        }
+
+        impl FindingsFormat {
+            /// All formats.
+            pub const ALL: [FindingsFormat; [$($name),+].len()] = [$(FindingsFormat::$format),+];
+
+            fn row(self) -> &'static Row {
+                const ROWS: &[Row] = &[
+                    $(Row { name: $name, about: concat!($($doc),+), reader: Reader::$reader, new: $new },)+
+                ];
+                &ROWS[self as usize]
+            }
+        }
+    };
+}
+
+formats! {
+    /// Alerts with one stack each, the highest score first, then counts
+    Table = "table" People table::alert_table,
+    /// Each finding with its stack, then alerts and counts
+    List = "list" People table::list,
+    /// Alerts, counts and the most severe findings
+    Summary = "summary" People table::summary,
+    /// One JSON object per line: the findings, then the alerts
+    Ndjson = "ndjson" Programs ndjson::lines,
+    /// Documents of the Elastic Common Schema, one per line
+    Ecs = "ecs" Programs ecs::documents,
+    /// Detection findings of the Open Cybersecurity Schema Framework, one per line
+    Ocsf = "ocsf" Programs ocsf::documents,
+    /// A layer for the ATT&CK Navigator
+    Navigator = "navigator" Programs navigator::layer,
+    /// Comma-separated values, one line per finding, sorted by time
+    Csv = "csv" Programs csv::plain,
+    /// Comma-separated values with the columns of Timesketch, sorted by time
+    Timesketch = "timesketch" Programs csv::timesketch,
+}
+
+/// A format: what differs between formats, in one place.
+struct Row {
+    name: &'static str,
+    about: &'static str,
+    reader: Reader,
+    new: fn(Options) -> Box<dyn Form>,
+}
+
+/// Who reads a format.
+#[derive(PartialEq, Eq)]
+enum Reader {
+    People,
+    Programs,
 }
 
 impl FindingsFormat {
-    /// All formats.
-    pub const ALL: [FindingsFormat; 9] = [
-        FindingsFormat::Table,
-        FindingsFormat::List,
-        FindingsFormat::Summary,
-        FindingsFormat::Ndjson,
-        FindingsFormat::Ecs,
-        FindingsFormat::Ocsf,
-        FindingsFormat::Navigator,
-        FindingsFormat::Csv,
-        FindingsFormat::Timesketch,
-    ];
-
     /// The spelling in arguments.
     pub fn name(self) -> &'static str {
-        match self {
-            FindingsFormat::Table => "table",
-            FindingsFormat::List => "list",
-            FindingsFormat::Summary => "summary",
-            FindingsFormat::Ndjson => "ndjson",
-            FindingsFormat::Ecs => "ecs",
-            FindingsFormat::Ocsf => "ocsf",
-            FindingsFormat::Navigator => "navigator",
-            FindingsFormat::Csv => "csv",
-            FindingsFormat::Timesketch => "timesketch",
-        }
+        self.row().name
+    }
+
+    /// What it contains, as a line of help.
+    pub fn about(self) -> &'static str {
+        self.row().about.trim_start()
+    }
+
+    /// Whether people read it.
+    pub fn is_for_people(self) -> bool {
+        self.row().reader == Reader::People
     }
 
     /// The format with this spelling.
@@ -98,48 +120,19 @@ impl FindingsFormat {
 ///
 /// Output is written in small pieces, so `out` should be buffered.
 #[derive(Debug)]
-pub struct Writer(Kind);
-
-#[derive(Debug)]
-enum Kind {
-    Table(table::AlertTable),
-    List(table::List),
-    Summary(table::Top),
-    Ndjson,
-    Ecs,
-    Ocsf,
-    Navigator(navigator::Layer),
-    Csv(csv::Rows),
-}
+pub struct Writer(Box<dyn Form>);
 
 impl Writer {
     /// Creates a writer. `is_colored` enables colors in tables; they never carry information that
     /// the text does not have.
     pub fn new(format: FindingsFormat, is_colored: bool) -> Writer {
-        Writer(match format {
-            FindingsFormat::Table => Kind::Table(table::AlertTable::new(is_colored)),
-            FindingsFormat::List => Kind::List(table::List::new(is_colored)),
-            FindingsFormat::Summary => Kind::Summary(table::Top::new(is_colored)),
-            FindingsFormat::Ndjson => Kind::Ndjson,
-            FindingsFormat::Ecs => Kind::Ecs,
-            FindingsFormat::Ocsf => Kind::Ocsf,
-            FindingsFormat::Navigator => Kind::Navigator(navigator::Layer::default()),
-            FindingsFormat::Csv => Kind::Csv(csv::Rows::sorted(csv::Columns::Plain)),
-            FindingsFormat::Timesketch => Kind::Csv(csv::Rows::sorted(csv::Columns::Timesketch)),
-        })
+        Writer((format.row().new)(Options { is_colored, is_live: false }))
     }
 
     /// Creates a writer for events that arrive in time order and without end: a table is a
     /// [`List`](FindingsFormat::List), and rows of CSV are written at once.
     pub fn live(format: FindingsFormat, is_colored: bool) -> Writer {
-        match format {
-            FindingsFormat::Table => Writer::new(FindingsFormat::List, is_colored),
-            FindingsFormat::Csv => Writer(Kind::Csv(csv::Rows::as_they_come(csv::Columns::Plain))),
-            FindingsFormat::Timesketch => {
-                Writer(Kind::Csv(csv::Rows::as_they_come(csv::Columns::Timesketch)))
-            }
-            format => Writer::new(format, is_colored),
-        }
+        Writer((format.row().new)(Options { is_colored, is_live: true }))
     }
 
     /// Writes the findings of an event. Answers no are omitted; if there are no others, nothing is
@@ -155,31 +148,7 @@ impl Writer {
     ) -> io::Result<()> {
         let is_written = |finding: &&Finding| finding.outcome.verdict != Verdict::No;
         let findings: Vec<&Finding> = findings.iter().filter(is_written).collect();
-        if findings.is_empty() {
-            return Ok(());
-        }
-        let mut each = findings.iter().copied();
-        match &mut self.0 {
-            Kind::Table(table) => {
-                table.add(event_context, &findings);
-                Ok(())
-            }
-            Kind::List(list) => list.write(out, event_context, &findings),
-            Kind::Summary(top) => {
-                top.add(event_context, &findings);
-                Ok(())
-            }
-            Kind::Ndjson => {
-                each.try_for_each(|finding| line(out, &json::finding::Finding::new(event_context, finding)))
-            }
-            Kind::Ecs => each.try_for_each(|finding| line(out, &ecs::document(event_context, finding))),
-            Kind::Ocsf => each.try_for_each(|finding| line(out, &ocsf::document(event_context, finding))),
-            Kind::Navigator(layer) => {
-                layer.add(event_context, &findings);
-                Ok(())
-            }
-            Kind::Csv(rows) => each.try_for_each(|finding| rows.write(out, event_context, finding)),
-        }
+        if findings.is_empty() { Ok(()) } else { self.0.add(out, event_context, &findings) }
     }
 
     /// Writes the end of the output: alerts and counts for people, alerts in NDJSON, the sorted rows
@@ -197,24 +166,6 @@ impl Writer {
     ) -> io::Result<()> {
         let mut alerts: Vec<&Alert> = alerts.iter().collect();
         alert::sort(&mut alerts);
-        match self.0 {
-            Kind::Table(table) => table.finish(out, &alerts, totals),
-            Kind::List(list) => list.finish(out, &alerts, totals),
-            Kind::Summary(top) => top.finish(out, &alerts, totals),
-            Kind::Ndjson => {
-                alerts.iter().try_for_each(|alert| line(out, &json::finding::Alert::new(alert)))?;
-                let summary = tuning.map(|tuning| json::finding::Summary::new(totals, tuning));
-                summary.map_or(Ok(()), |summary| line(out, &summary))
-            }
-            Kind::Ecs | Kind::Ocsf => Ok(()),
-            Kind::Navigator(layer) => line(out, &layer.finish(totals)),
-            Kind::Csv(rows) => rows.finish(out),
-        }
+        self.0.finish(out, &End { alerts: &alerts, totals, tuning })
     }
-}
-
-/// Writes a value as one line of JSON.
-fn line(out: &mut dyn Write, value: &impl Serialize) -> io::Result<()> {
-    escape::json(out, value)?;
-    out.write_all(b"\n")
 }

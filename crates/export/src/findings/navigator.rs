@@ -4,6 +4,7 @@
 //! count for no technique.
 
 use std::collections::BTreeMap;
+use std::io::{self, Write};
 use std::sync::Arc;
 
 use serde_json::{Value, json};
@@ -11,6 +12,7 @@ use stackhound_detect::report::{EventContext, Finding};
 use stackhound_detect::tuning::Suppression;
 use stackhound_detect::{Analytic, Severity, Totals, add_count};
 
+use super::form::{End, Form, Options, line};
 use super::{attack, shown};
 
 /// The findings of one technique.
@@ -26,7 +28,7 @@ struct Shown {
 /// A layer under construction. Its size is limited by the number of techniques that detections and
 /// rules name.
 #[derive(Debug, Default)]
-pub(super) struct Layer {
+struct Layer {
     techniques: BTreeMap<String, Shown>,
     /// Raw events with suppressed findings, by cause. They count for no technique.
     suppressed: BTreeMap<Arc<Suppression>, u64>,
@@ -44,8 +46,23 @@ fn color(severity: Severity) -> &'static str {
     }
 }
 
+pub(super) fn layer(_: Options) -> Box<dyn Form> {
+    Box::new(Layer::default())
+}
+
+impl Form for Layer {
+    fn add(&mut self, _: &mut dyn Write, event: &EventContext, findings: &[&Finding]) -> io::Result<()> {
+        self.count(event, findings);
+        Ok(())
+    }
+
+    fn finish(self: Box<Self>, out: &mut dyn Write, end: &End<'_>) -> io::Result<()> {
+        line(out, &self.document(end.totals))
+    }
+}
+
 impl Layer {
-    pub(super) fn add(&mut self, event_context: &EventContext, findings: &[&Finding]) {
+    fn count(&mut self, event_context: &EventContext, findings: &[&Finding]) {
         self.seen.clear();
         for cause in findings.iter().filter_map(|finding| finding.suppressed.as_ref()) {
             add_count(self.suppressed.entry(Arc::clone(cause)).or_default(), event_context.count);
@@ -69,7 +86,7 @@ impl Layer {
         }
     }
 
-    pub(super) fn finish(self, totals: &Totals) -> Value {
+    fn document(self, totals: &Totals) -> Value {
         let most = self.techniques.values().map(|shown| shown.events).max().unwrap_or(0);
         let techniques: Vec<Value> = self.techniques.iter().map(|(id, shown)| technique(id, shown)).collect();
         let suppressed: Vec<Value> = self

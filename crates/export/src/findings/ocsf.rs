@@ -12,6 +12,7 @@ use stackhound_facts::{FactId, FactRow, FactSet, FactValue};
 
 use super::attack::{self, Technique};
 use super::ecs::pruned;
+use super::form::{Documents, Form, Options};
 use super::mapped::{self, Schema};
 use super::shown::{self, known};
 use crate::json::finding::Suppressed;
@@ -21,8 +22,12 @@ use crate::json::value::Hex;
 /// Version of the schema, the first one with verdicts of evidence.
 const OCSF: &str = "1.5.0";
 
+pub(super) fn documents(_: Options) -> Box<dyn Form> {
+    Box::new(Documents(document))
+}
+
 /// The document of a finding.
-pub(super) fn document(event_context: &EventContext, finding: &Finding) -> Value {
+fn document(event_context: &EventContext, finding: &Finding) -> Value {
     let analytic = &finding.analytic;
     let is_found = finding.outcome.verdict == Verdict::Yes;
     let explanation = shown::explanation(event_context, finding);

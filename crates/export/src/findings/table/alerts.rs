@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use stackhound_detect::alert::Alert;
+use stackhound_detect::Severity;
 use stackhound_detect::report::{EventContext, Finding};
-use stackhound_detect::{Severity, Totals};
 
+use super::super::form::{End, Form};
 use super::{List, Top, summary};
 
 /// Maximum number of alerts of which an event is kept. If there are more, the least severe are
@@ -30,16 +30,16 @@ struct Event {
 }
 
 impl AlertTable {
-    pub(in super::super) fn new(is_colored: bool) -> AlertTable {
+    pub(super) fn new(is_colored: bool) -> AlertTable {
         AlertTable { is_colored, events: BTreeMap::new(), suppressed: Top::new(is_colored) }
     }
 
     /// Keeps an event if it is the first of the most severe ones of its alert.
-    pub(in super::super) fn add(&mut self, event_context: &EventContext, findings: &[&Finding]) {
+    fn keep(&mut self, event_context: &EventContext, findings: &[&Finding]) {
         let reported = || findings.iter().filter(|finding| finding.is_reported());
         let severity = reported().map(|finding| finding.outcome.severity).max();
         let (Some(severity), Some(first)) = (severity, reported().next()) else {
-            return self.suppressed.add(event_context, findings);
+            return self.suppressed.keep(event_context, findings);
         };
         match self.events.get(&first.alert) {
             Some(known) if known.severity >= severity => return,
@@ -56,13 +56,16 @@ impl AlertTable {
         let event = Event { severity, event_context: event_context.clone(), findings };
         self.events.insert(first.alert.clone(), event);
     }
+}
 
-    pub(in super::super) fn finish(
-        self,
-        out: &mut dyn Write,
-        alerts: &[&Alert],
-        totals: &Totals,
-    ) -> io::Result<()> {
+impl Form for AlertTable {
+    fn add(&mut self, _: &mut dyn Write, event: &EventContext, findings: &[&Finding]) -> io::Result<()> {
+        self.keep(event, findings);
+        Ok(())
+    }
+
+    fn finish(self: Box<Self>, out: &mut dyn Write, end: &End<'_>) -> io::Result<()> {
+        let alerts = end.alerts;
         if !alerts.is_empty() {
             writeln!(out, "Alerts by score, each with its most severe event")?;
             writeln!(out)?;
@@ -79,8 +82,8 @@ impl AlertTable {
             writeln!(out, "... and {more} more")?;
             writeln!(out)?;
         }
-        summary::findings(out, totals)?;
-        summary::undetermined_line(out, totals)?;
+        summary::findings(out, end.totals)?;
+        summary::undetermined_line(out, end.totals)?;
         self.suppressed.blocks(out, "Suppressed findings, one per process and set of detections")
     }
 }

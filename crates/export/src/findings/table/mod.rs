@@ -24,22 +24,35 @@ use std::fmt;
 use std::io::{self, Write};
 
 use anstyle::{AnsiColor, Style};
-use stackhound_detect::alert::Alert;
 use stackhound_detect::report::{
     EarlierEvent, EventContext, EventReport, Finding, FrameReport, ProcessReport,
 };
-use stackhound_detect::{Severity, Totals, Verdict};
+use stackhound_detect::{Severity, Verdict};
 use stackhound_facts::ProcessFact;
 use stackhound_frames::RegionKind;
 use stackhound_types::Mode;
 
+use super::form::{End, Form, Options};
 use super::related;
 use super::shown::{self, Digest, known};
 use crate::escape::Plain;
 use crate::json::value::Hex;
 
-pub(super) use alerts::AlertTable;
-pub(super) use top::Top;
+use alerts::AlertTable;
+use top::Top;
+
+/// Of live events, whose alerts are not known before the end, a list.
+pub(super) fn alert_table(options: Options) -> Box<dyn Form> {
+    if options.is_live { list(options) } else { Box::new(AlertTable::new(options.is_colored)) }
+}
+
+pub(super) fn list(options: Options) -> Box<dyn Form> {
+    Box::new(List::new(options.is_colored))
+}
+
+pub(super) fn summary(options: Options) -> Box<dyn Form> {
+    Box::new(Top::new(options.is_colored))
+}
 
 /// Maximum number of frames of a stack that is shown completely. Longer stacks are shortened in the
 /// middle.
@@ -58,7 +71,7 @@ const SEEN_MAX: usize = 1 << 16;
 
 /// Writes a block for each event.
 #[derive(Debug)]
-pub(super) struct List {
+struct List {
     is_colored: bool,
     /// Key of the last block.
     last: Option<u64>,
@@ -66,12 +79,25 @@ pub(super) struct List {
     seen: HashMap<u64, u64>,
 }
 
+impl Form for List {
+    fn add(&mut self, out: &mut dyn Write, event: &EventContext, findings: &[&Finding]) -> io::Result<()> {
+        self.write(out, event, findings)
+    }
+
+    fn finish(self: Box<Self>, out: &mut dyn Write, end: &End<'_>) -> io::Result<()> {
+        if self.last.is_some() {
+            writeln!(out)?;
+        }
+        summary::write(out, self.is_colored, end)
+    }
+}
+
 impl List {
-    pub(super) fn new(is_colored: bool) -> List {
+    fn new(is_colored: bool) -> List {
         List { is_colored, last: None, seen: HashMap::new() }
     }
 
-    pub(super) fn write(
+    fn write(
         &mut self,
         out: &mut dyn Write,
         event_context: &EventContext,
@@ -100,13 +126,6 @@ impl List {
         }
         self.stack(out, event_context, findings)?;
         attack(out, findings)
-    }
-
-    pub(super) fn finish(self, out: &mut dyn Write, alerts: &[&Alert], totals: &Totals) -> io::Result<()> {
-        if self.last.is_some() {
-            writeln!(out)?;
-        }
-        summary::write(out, self.is_colored, alerts, totals)
     }
 
     /// The severity, title and reasons of a finding.

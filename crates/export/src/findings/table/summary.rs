@@ -7,6 +7,7 @@ use std::sync::Arc;
 use stackhound_detect::alert::Alert;
 use stackhound_detect::{Analytic, Severity, Totals};
 
+use super::super::form::End;
 use super::{events, painted, shown, style, text};
 
 /// Maximum number of alerts that are shown. Others are only counted.
@@ -15,15 +16,10 @@ pub(super) const ALERTS_MAX: usize = 100;
 /// Maximum number of missing inputs in the line of undetermined answers.
 const WANTED_MAX: usize = 3;
 
-pub(super) fn write(
-    out: &mut dyn Write,
-    is_colored: bool,
-    alerts: &[&Alert],
-    totals: &Totals,
-) -> io::Result<()> {
-    self::alerts(out, is_colored, alerts)?;
-    findings(out, totals)?;
-    undetermined(out, totals)
+pub(super) fn write(out: &mut dyn Write, is_colored: bool, end: &End<'_>) -> io::Result<()> {
+    alerts(out, is_colored, end.alerts)?;
+    findings(out, end.totals)?;
+    undetermined(out, end.totals)
 }
 
 fn alerts(out: &mut dyn Write, is_colored: bool, alerts: &[&Alert]) -> io::Result<()> {

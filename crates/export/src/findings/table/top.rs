@@ -2,10 +2,10 @@
 
 use std::io::{self, Write};
 
-use stackhound_detect::alert::Alert;
 use stackhound_detect::report::{EventContext, Finding};
-use stackhound_detect::{Analytic, Severity, Totals, Verdict};
+use stackhound_detect::{Analytic, Severity, Verdict};
 
+use super::super::form::{End, Form};
 use super::{List, shown, summary};
 
 /// Maximum number of findings.
@@ -29,13 +29,25 @@ struct Event {
     findings: Vec<Finding>,
 }
 
+impl Form for Top {
+    fn add(&mut self, _: &mut dyn Write, event: &EventContext, findings: &[&Finding]) -> io::Result<()> {
+        self.keep(event, findings);
+        Ok(())
+    }
+
+    fn finish(self: Box<Self>, out: &mut dyn Write, end: &End<'_>) -> io::Result<()> {
+        summary::write(out, self.is_colored, end)?;
+        self.blocks(out, "The most severe findings, one per process and set of detections")
+    }
+}
+
 impl Top {
-    pub(in super::super) fn new(is_colored: bool) -> Top {
+    pub(super) fn new(is_colored: bool) -> Top {
         Top { is_colored, events: Vec::new() }
     }
 
     /// Keeps an event if it is one of the most severe so far.
-    pub(in super::super) fn add(&mut self, event_context: &EventContext, findings: &[&Finding]) {
+    pub(super) fn keep(&mut self, event_context: &EventContext, findings: &[&Finding]) {
         let found: Vec<&Finding> =
             findings.iter().filter(|finding| finding.outcome.verdict == Verdict::Yes).copied().collect();
         let Some(severity) = found.iter().map(|finding| finding.outcome.severity).max() else { return };
@@ -58,16 +70,6 @@ impl Top {
         let findings = found.into_iter().cloned().collect();
         let event = Event { severity, process, detections, event_context: event_context.clone(), findings };
         self.events.insert(index, event);
-    }
-
-    pub(in super::super) fn finish(
-        self,
-        out: &mut dyn Write,
-        alerts: &[&Alert],
-        totals: &Totals,
-    ) -> io::Result<()> {
-        summary::write(out, self.is_colored, alerts, totals)?;
-        self.blocks(out, "The most severe findings, one per process and set of detections")
     }
 
     /// Writes the kept findings below a heading, if there are any.
