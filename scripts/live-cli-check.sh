@@ -128,8 +128,11 @@ for rule in "1 sequence maxspan 1m |evt.name = 'OpenProcess'| by evt.pid |evt.na
   printf 'name: rule %s\nid: rule-%s\nversion: 1.0.0\nseverity: low\nmin-engine-version: 3.0.0\ncondition: >\n  %s\n' \
     "${rule%% *}" "${rule%% *}" "${rule#* }" >"$folder/rules/own-${rule%% *}.yml"
 done
+# A policy, whose paths are relative to its file.
+printf '[[exceptions]]\ndetection = "CS07"\nreason = "expected"\n' >"$folder/lists.toml"
+printf '[hunt]\nlists = "lists.toml"\nrules = ["rules"]\n' >"$folder/policy.toml"
 status=0
-_NT_SYMBOL_PATH="srv*$folder/none" "$here/stackhound" hunt --one-pass --format ndjson --rules "$folder/rules" \
+_NT_SYMBOL_PATH="srv*$folder/none" "$here/stackhound" hunt --one-pass --format ndjson --config "$folder/policy.toml" \
   "$folder/demo/stackhound-demo.etl" >"$folder/recorded" 2>"$folder/end" || status=$?
 [ "$status" = 1 ] || { cat "$folder/end" >&2; fail "hunt --one-pass finds nothing"; }
 export _NT_SYMBOL_PATH="srv*Z:${folder//\//\\}\\none"
@@ -139,10 +142,11 @@ log = $folder/log
 trace = $folder/demo/stackhound-demo.etl
 delay_ms = 20
 EOF
-live hunt --live --session mine --preset syscalls --format ndjson --rules "Z:${folder//\//\\}\\rules" --for 600s
+live hunt --live --session mine --preset syscalls --format ndjson --config "Z:${folder//\//\\}\\policy.toml" --for 600s
 [ "$(cat "$folder/status")" = 1 ] || { cat "$folder/err" >&2; fail "hunt --live"; }
 findings <"$folder/recorded" >"$folder/expected"
 for rule in 1 2 3; do has "$folder/expected" "\"detection\":\"rule-$rule\""; done
+has_not "$folder/expected" '"detection":"CS07"'
 findings <"$folder/out" | diff "$folder/expected" - | cut -c1-400 || fail "the findings of hunt --live differ from those of hunt --one-pass"
 has "$folder/err" '^[0-9,]+ events in [0-9.]+ s .*, nothing lost, [0-9,]+ evaluated, [0-9,]+ of them with stacks; findings: .* high'
 echo "$(wc -l <"$folder/expected") equal findings: $(tr -d '\r' <"$folder/err" | tail -1)"

@@ -8,9 +8,12 @@ use std::path::Path;
 use anyhow::{Result, anyhow};
 use clap::{Args, Subcommand};
 use serde::{Deserialize, Serialize};
-use stackhound::frames::{EventPattern, KernelSymbols, Level, Origin, Policy, PolicyText};
+use stackhound::frames::{
+    EventPattern, KernelSymbols, Level, Origin, Policy, PolicyText as SymbolPolicyText,
+};
 use stackhound_export::json::symbols::Setting;
 
+use crate::hunt_files::{PolicyFiles, PolicyText};
 use crate::inputs;
 use crate::options::{Common, ListFormat, Output};
 use crate::outcome::Outcome;
@@ -32,6 +35,7 @@ pub struct ConfigText {
     kernel_symbols: Option<KernelSymbols>,
     events: BTreeMap<EventPattern, Level>,
     symbols: SymbolsText,
+    hunt: PolicyText,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -52,12 +56,12 @@ pub struct Stated<T> {
 }
 
 impl<T> Stated<T> {
-    fn built_in(value: T) -> Stated<T> {
+    pub fn built_in(value: T) -> Stated<T> {
         Stated { value, origin: Origin::Default }
     }
 
     /// Overrides the value if one is given, so that later sources take precedence.
-    fn put(&mut self, value: Option<T>, origin: &Origin) {
+    pub fn put(&mut self, value: Option<T>, origin: &Origin) {
         if let Some(value) = value {
             *self = Stated { value, origin: origin.clone() };
         }
@@ -79,6 +83,8 @@ pub struct Config {
     pub download_limit_mib: Stated<u32>,
     /// Limit of the time of one download.
     pub download_timeout_seconds: Stated<u32>,
+    /// The files of the policy of hunts.
+    pub hunt: PolicyFiles,
 }
 
 /// The environment variable of Microsoft's debugging tools.
@@ -105,6 +111,7 @@ impl Config {
             memory_limit_mib: Stated::built_in(256),
             download_limit_mib: Stated::built_in(2048),
             download_timeout_seconds: Stated::built_in(600),
+            hunt: PolicyFiles::default(),
         };
         let path = std::env::var(SYMBOL_PATH_VARIABLE).ok().filter(|path| !path.trim().is_empty());
         config.symbol_path.put(path.map(Some), &Origin::Named(SYMBOL_PATH_VARIABLE.into()));
@@ -120,13 +127,14 @@ impl Config {
     fn put_file(&mut self, file: &Path) -> Result<()> {
         let stated = read_file(file)?;
         let origin = Origin::Named(file.display().to_string().into());
-        let ConfigText { kernel_symbols, events, symbols } = stated;
-        self.policy.put(PolicyText { kernel_symbols, events }, origin.clone());
+        let ConfigText { kernel_symbols, events, symbols, hunt } = stated;
+        self.policy.put(SymbolPolicyText { kernel_symbols, events }, origin.clone());
         self.symbol_path.put(symbols.path.map(Some), &origin);
         self.online.put(symbols.online, &origin);
         self.memory_limit_mib.put(symbols.memory_limit_mib, &origin);
         self.download_limit_mib.put(symbols.download_limit_mib, &origin);
         self.download_timeout_seconds.put(symbols.download_timeout_seconds, &origin);
+        self.hunt.put(hunt, file, &origin);
         Ok(())
     }
 
@@ -149,7 +157,17 @@ impl Config {
             row("symbols.download_limit_mib", &self.download_limit_mib),
             row("symbols.download_timeout_seconds", &self.download_timeout_seconds),
         ];
-        policy.chain(symbols).collect()
+        let hunt = [
+            row("hunt.images", &self.hunt.images),
+            row("hunt.image_facts", &self.hunt.image_facts),
+            row("hunt.trust", &self.hunt.trust),
+            row("hunt.lists", &self.hunt.lists),
+            row("hunt.rules", &self.hunt.rules),
+            row("hunt.compat", &self.hunt.compat),
+            row("hunt.baseline", &self.hunt.baseline),
+            row("hunt.known_images", &self.hunt.known_images),
+        ];
+        policy.chain(symbols).chain(hunt).collect()
     }
 }
 

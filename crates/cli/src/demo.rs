@@ -10,9 +10,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
-use stackhound::detect::report::{Finding, SourceLocation};
-use stackhound::detect::{Binaries, DetectionId, Severity};
-use stackhound::hunt::HuntSession;
+use stackhound::detect::{Analytic, Binaries, Severity};
+use stackhound::hunt::{EventFindings, FindingSelection, Hunt, Policy};
 use stackhound::stacks::StackState;
 use stackhound::symbols::file_loader;
 use stackhound::symbols::temporary::{self, Temporary};
@@ -165,7 +164,7 @@ struct Found {
 
 /// The findings of one detection and severity in one program.
 struct Hits {
-    id: DetectionId,
+    analytic: Analytic,
     severity: Severity,
     process: String,
     count: u64,
@@ -179,10 +178,11 @@ type Hunted = Vec<Hits>;
 fn read(path: &Path, truth: &Truth, symbols: &Path, common: &Common) -> Result<Found> {
     let trace = TraceFiles::file(path).threads(common.threads()).open()?;
     let mut progress = Progress::of(common, &trace);
-    let mut pipeline = Pipeline::new(&trace, Passes::Two).with(naming::from_folder(symbols)?);
+    let pipeline = Pipeline::new(&trace, Passes::Two).with(naming::from_folder(symbols)?);
     let (_, load) = file_loader(naming::folder_options(symbols), true);
     let binaries = Binaries::new(Box::new(move |module| load(&module.identity)));
-    let mut hunt_session = HuntSession::new(binaries, pipeline.clock());
+    let hunt = Hunt::new(Policy::default(), binaries, FindingSelection::default());
+    let (mut pipeline, mut trace_hunt) = hunt.start(pipeline, Vec::new());
     let mut hunted = Hunted::new();
     let mut attacks = Vec::new();
     let outcome = pipeline.run(|view| {
@@ -191,35 +191,33 @@ fn read(path: &Path, truth: &Truth, symbols: &Path, common: &Common) -> Result<F
         if let Some(attack) = truth.attacks.iter().find(is_one) {
             attacks.push((attack.kind, lines(view)));
         }
-        hunt(&mut hunt_session, view, &mut hunted);
+        if let Some(event) = trace_hunt.event(view, true) {
+            add(&event, &mut hunted);
+        }
         ControlFlow::Continue(())
     });
     let processes = pipeline.trace_state().system().processes().count();
     progress.finish(&render::losses(&outcome));
-    hunted.sort_by_key(|hits| (std::cmp::Reverse(hits.severity), hits.id));
+    hunted.sort_by_key(|hits| (std::cmp::Reverse(hits.severity), hits.analytic.clone()));
     Ok(Found { events: outcome.trace.events, by_state: outcome.stacks.by_state, processes, attacks, hunted })
 }
 
-/// Evaluates an event and adds its findings to the earlier ones.
-fn hunt(hunt_session: &mut HuntSession, view: &EventView<'_>, hunted: &mut Hunted) {
-    hunt_session.observe(view);
-    if !HuntSession::can_evaluate(view) {
-        return;
-    }
-    let evaluation = *hunt_session.evaluate(view);
-    for (id, outcome) in evaluation.findings().filter(|(_, outcome)| outcome.severity >= Severity::Low) {
-        let process = view.process_name().unwrap_or_default();
-        let same =
-            |hits: &&mut Hits| (hits.id, hits.severity, &*hits.process) == (id, outcome.severity, process);
-        if let Some(hits) = hunted.iter_mut().find(same) {
+/// Adds the findings of an event to the earlier ones.
+fn add(event: &EventFindings, hunted: &mut Hunted) {
+    let EventFindings { context, findings } = event;
+    let process = context.process.name();
+    for finding in findings {
+        let severity = finding.outcome.severity;
+        let is_same = |hits: &&mut Hits| {
+            hits.analytic == finding.analytic && hits.severity == severity && hits.process == process
+        };
+        if let Some(hits) = hunted.iter_mut().find(is_same) {
             hits.count += 1;
             continue;
         }
-        let event_context = hunt_session.event_context(view, SourceLocation::default());
-        let finding = Finding::new(id, *outcome);
-        let sentence = finding.sentences(&event_context).into_iter().next().unwrap_or_default();
-        let process = process.to_owned();
-        hunted.push(Hits { id, severity: outcome.severity, process, count: 1, sentence });
+        let sentence = finding.sentences(context).into_iter().next().unwrap_or_default();
+        let (analytic, process) = (finding.analytic.clone(), process.to_owned());
+        hunted.push(Hits { analytic, severity, process, count: 1, sentence });
     }
 }
 
@@ -322,8 +320,8 @@ fn show_hunt(out: &mut impl Write, hunted: &Hunted, mix: Mix) -> Result<()> {
     };
     writeln!(out, "\nFindings of `hunt` in this trace{note}:\n")?;
     let width = hunted.iter().map(|hits| hits.process.len()).max().unwrap_or_default();
-    for Hits { id, severity, process, count, sentence } in hunted {
-        let (name, severity) = (id.name(), severity.name());
+    for Hits { analytic, severity, process, count, sentence } in hunted {
+        let (name, severity) = (analytic.name(), severity.name());
         writeln!(out, "  {name}  {severity:<8}  {process:<width$}  {count:>4} x  {sentence}")?;
     }
     Ok(())

@@ -19,6 +19,7 @@ mod facts;
 mod filter;
 mod help;
 mod hunt;
+mod hunt_files;
 mod images;
 mod info;
 mod inputs;

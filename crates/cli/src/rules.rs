@@ -1,18 +1,18 @@
 //! `rules`: checks, lists and explains detection rules.
 
+pub mod files;
 mod test;
 
-use std::io::{self, Read, Write};
-use std::path::{Path, PathBuf};
+use std::io::{self, Write};
+use std::path::PathBuf;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Result, anyhow, bail};
 use clap::{Args, Subcommand};
 use stackhound_export::escape::Plain;
 use stackhound_export::json::rules as json;
 use stackhound_rules::source::SourceLocation;
 use stackhound_rules::{Library, Lint, Need, Rule};
 
-use crate::inputs;
 use crate::options::{Common, ListFormat, Output};
 use crate::outcome::Outcome;
 use crate::output::{Sink, counted, message};
@@ -75,46 +75,9 @@ pub fn run(verb: &Verb, common: &Common) -> Result<Outcome> {
     }
 }
 
-/// The rules in files and directories.
-pub fn read(paths: &[PathBuf]) -> Result<Library> {
-    let files = yaml_files(paths)?;
-    let contents: Vec<_> = files.iter().map(|file| content(file)).collect::<Result<_>>()?;
-    let library = Library::read(contents.iter().map(|(name, bytes)| (name.as_str(), bytes.as_slice())));
-    if library.rules.is_empty() && library.errors.is_empty() {
-        let paths: Vec<_> = paths.iter().map(|path| path.display().to_string()).collect();
-        bail!("{}: expected rules in YAML files (.yml, .yaml), found none", paths.join(", "));
-    }
-    Ok(library)
-}
-
-/// The files at some paths, with those in directories that are YAML.
-fn yaml_files(paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
-    let is_yaml = |file: &PathBuf| {
-        file.extension().is_some_and(|ending| ["yml", "yaml"].iter().any(|known| ending == *known))
-    };
-    let mut files = Vec::new();
-    for path in inputs::expanded(paths)? {
-        match path.is_dir() {
-            true => files.extend(inputs::files_in(&[path]).into_iter().filter(is_yaml)),
-            false => files.push(path),
-        }
-    }
-    Ok(files)
-}
-
-/// A file of at most the size that a file with rules can have, and one more byte.
-fn content(path: &Path) -> Result<(String, Vec<u8>)> {
-    let name = path.display().to_string();
-    let mut bytes = Vec::new();
-    let file = std::fs::File::open(path).with_context(|| name.clone())?;
-    let limit = stackhound_rules::FILE_MAX as u64 + 1;
-    file.take(limit).read_to_end(&mut bytes).with_context(|| name.clone())?;
-    Ok((name, bytes))
-}
-
 fn check(arguments: &Check, common: &Common) -> Result<Outcome> {
     let format = arguments.output.format(arguments.format, ListFormat::Table)?;
-    let library = read(&arguments.files.paths)?;
+    let library = files::read(&arguments.files.paths)?;
     let mut sink = arguments.output.sentences(format)?;
     match format {
         ListFormat::Json => sink.json(&document(&library))?,
@@ -213,7 +176,7 @@ fn located(location: &SourceLocation, message: String) -> json::Problem<'_> {
 }
 
 fn list(arguments: &List, common: &Common) -> Result<Outcome> {
-    let library = read(&arguments.files.paths)?;
+    let library = files::read(&arguments.files.paths)?;
     if let (Some(error), true) = (library.errors.first(), library.rules.is_empty()) {
         bail!("{}: {}", error.location, error.kind);
     }
@@ -255,7 +218,7 @@ fn needs(rule: &Rule) -> String {
 }
 
 fn explain(arguments: &Explain) -> Result<Outcome> {
-    let library = read(&arguments.files.paths)?;
+    let library = files::read(&arguments.files.paths)?;
     let rule = find(&library, &arguments.rule)?;
     let mut sink = Sink::text(None)?;
     let head = &rule.head;

@@ -13,9 +13,9 @@ use arrow_array::types::{
 use arrow_array::{ArrayRef, BooleanArray, PrimitiveArray, RecordBatch, RecordBatchOptions, StringViewArray};
 use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer, ScalarBuffer};
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef, TimeUnit};
-use stackhound_detect::{Binaries, Detector};
+use stackhound_detect::Binaries;
 use stackhound_export::json::field_rows::FieldRow;
-use stackhound_frames::Lists;
+use stackhound_hunt::{FindingSelection, Hunt, Policy};
 use stackhound_pipeline::{Depth, Enrichment, EventView, Passes, Pipeline};
 use stackhound_symbols::path::SymbolPath;
 use stackhound_symbols::store::StoreOptions;
@@ -152,14 +152,14 @@ impl TraceTables {
         let symbolizer = has_names.then(symbolizer).transpose().map_err(ScanError::Threads)?;
         let enrichment = Enrichment { depth: Some(Depth::Function), symbolizer, ..Enrichment::default() };
         let pipeline = Pipeline::new(&capture.trace, Passes::Two).with(enrichment);
-        let detector = Detector::new(Lists::default(), binaries);
+        let hunt = Hunt::new(Policy::default(), binaries, FindingSelection::default());
         // Most questions about events do not need the id.
         let has_id = |column: &usize| HAVE_ID.contains(&layout.columns()[*column].name);
         let has_id = table != TableId::Events || columns.iter().any(has_id);
         let id = || *self.id.get_or_init(|| TraceId::of(&capture.trace, ""));
         let trace = if has_id { id() } else { TraceId(0) };
         let about = About { capture, trace, host: &self.host, selection: "" };
-        match collect(about, pipeline, detector, wanted, choose, send) {
+        match collect(about, pipeline, hunt, wanted, choose, send) {
             Ok(_) | Err(End::Break) => Ok(()),
             Err(End::Error(error)) => Err(error),
         }

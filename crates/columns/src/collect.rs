@@ -4,10 +4,8 @@ use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use stackhound_detect::alert::{self, Alerts as AlertCollector};
-use stackhound_detect::report::{Finding, SourceLocation};
-use stackhound_detect::{Detector, Severity};
-use stackhound_hunt::HuntSession;
+use stackhound_detect::tuning::TuningReport;
+use stackhound_hunt::{EventFindings, Hunt, HuntReport, TraceHunt};
 use stackhound_pipeline::{EventView, Outcome, Pipeline};
 use stackhound_trace::Capture;
 
@@ -76,12 +74,11 @@ pub(crate) struct About<'a> {
 /// The result of reading a trace.
 pub(crate) struct Collected {
     pub outcome: Outcome,
-    /// The detector, for the next trace.
-    pub detector: Detector,
+    /// The findings that were suppressed.
+    pub tuning: Option<TuningReport>,
+    /// The hunt, for the next trace.
+    pub hunt: Hunt,
 }
-
-/// Findings below this severity are not written, as in the formats of `hunt` that programs read.
-const MIN_SEVERITY: Severity = Severity::Low;
 
 /// Reads a trace, and passes on the rows of the tables that are wanted: of the events that `choose`
 /// selects until it breaks, and of the whole state of the trace.
@@ -91,15 +88,16 @@ const MIN_SEVERITY: Severity = Severity::Low;
 pub(crate) fn collect<E>(
     about: About<'_>,
     pipeline: Pipeline<'_>,
-    detector: Detector,
+    hunt: Hunt,
     wanted: Wanted,
     mut choose: impl FnMut(&EventView<'_>) -> ControlFlow<(), bool>,
     mut send: impl FnMut(Message) -> Result<(), E>,
 ) -> Result<Collected, E> {
     let (capture, trace) = (about.capture, about.trace.0);
-    let Detector { modules, binaries } = detector;
-    let alerts = AlertCollector::new(modules.lists().alert_window());
-    let mut pipeline = pipeline.with_modules(modules);
+    let sources = 0..capture.trace.sources().len();
+    let sources: Vec<String> = sources.map(|number| file_name(&capture.trace, number as u16)).collect();
+    let files = sources.join("|");
+    let (mut pipeline, trace_hunt) = hunt.start(pipeline, sources);
     let mut collector = Collector {
         wanted,
         trace,
@@ -107,34 +105,28 @@ pub(crate) fn collect<E>(
         stacks: Stacks::new(trace),
         processes: ProcessUids::new(trace, about.host),
         findings: Findings::new(trace),
-        hunt: HuntSession::new(binaries, pipeline.clock()),
-        alerts,
+        hunt: trace_hunt,
         number: 0,
         chosen: 0,
     };
-    let sources = 0..capture.trace.sources().len();
-    let sources: Vec<String> = sources.map(|number| file_name(&capture.trace, number as u16)).collect();
-    // Counted per file, as in `hunt`.
-    let mut records = vec![0; sources.len()];
     let mut sent = Ok(());
     let outcome = pipeline.run(|view| {
         collector.number += 1;
-        let source = usize::from(view.event().source());
-        records[source] += 1;
-        if wanted.findings {
-            collector.hunt.observe(view);
-        }
         if !choose(view)? {
+            collector.skip(view);
             return ControlFlow::Continue(());
         }
-        let location = || SourceLocation { file: sources[source].clone(), record: records[source] };
-        collector.push(view, location);
+        collector.push(view);
         sent = collector.flush(&mut send, false);
         if sent.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     });
     sent?;
     collector.finish(&mut pipeline, &mut send)?;
+    let Collector { hunt, number, chosen, .. } = collector;
+    let mut hunt = hunt.finish(pipeline);
+    let HuntReport { alerts, tuning, .. } = hunt.take_report();
     let mut rows = |table, rows| send_rows(&mut send, table, rows);
+    rows(TableId::Alerts, Alerts::rows(&alerts, trace))?;
     rows(TableId::Losses, Losses::rows(&capture.trace, &outcome, trace))?;
     let row = TraceRow {
         computer: capture.machine.computer_name.as_deref(),
@@ -142,15 +134,14 @@ pub(crate) fn collect<E>(
         build: capture.machine.build,
         processors: capture.machine.processors,
         times: capture.times,
-        files: sources.join("|"),
+        files,
         bytes: outcome.trace.bytes,
         selection: about.selection,
-        read_events: collector.number,
-        events: collector.chosen,
+        read_events: number,
+        events: chosen,
     };
     rows(TableId::Traces, Traces::rows(&row, trace))?;
-    let binaries = collector.hunt.into_binaries();
-    Ok(Collected { outcome, detector: Detector { modules: pipeline.into_modules(), binaries } })
+    Ok(Collected { outcome, tuning, hunt })
 }
 
 fn send_rows<E>(
@@ -169,35 +160,34 @@ struct Collector {
     stacks: Stacks,
     processes: ProcessUids,
     findings: Findings,
-    hunt: HuntSession,
-    alerts: AlertCollector,
+    hunt: TraceHunt,
     /// The number of the last event.
     number: u64,
     chosen: u64,
 }
 
 impl Collector {
+    /// Takes an event that is not selected.
+    fn skip(&mut self, view: &EventView<'_>) {
+        if self.wanted.findings {
+            self.hunt.event(view, false);
+        }
+    }
+
     /// Adds an event, its stack and its findings.
-    fn push(&mut self, view: &EventView<'_>, location: impl FnOnce() -> SourceLocation) {
+    fn push(&mut self, view: &EventView<'_>) {
         self.chosen += 1;
         let Collector { wanted, events, processes, stacks, number, .. } = self;
         let ids = wanted.events.map(|_| events.push(view, *number, processes, stacks));
         if ids.is_none() && wanted.stacks {
             stacks.of(view);
         }
-        if !wanted.findings || !HuntSession::can_evaluate(view) {
-            return;
+        if wanted.findings
+            && let Some(EventFindings { context, findings }) = self.hunt.event(view, true)
+        {
+            let ids = ids.unwrap_or_else(|| events.ids(view, *number, processes, stacks));
+            self.findings.push(ids, &context, &findings);
         }
-        let evaluation = self.hunt.evaluate(view);
-        let found = evaluation.findings().filter(|(_, outcome)| outcome.severity >= MIN_SEVERITY);
-        let mut findings: Vec<Finding> = found.map(|(id, outcome)| Finding::new(id, *outcome)).collect();
-        if findings.is_empty() {
-            return;
-        }
-        let ids = ids.unwrap_or_else(|| events.ids(view, *number, processes, stacks));
-        let event_context = self.hunt.event_context(view, location());
-        self.alerts.add(&event_context, &mut findings);
-        self.findings.push(ids, &event_context, &findings);
     }
 
     /// Passes on the rows of tables that are full, or of all tables.
@@ -237,8 +227,6 @@ impl Collector {
             send_rows(send, TableId::Modules, state.modules)?;
             send_rows(send, TableId::Regions, state.regions)?;
         }
-        let mut alerts = std::mem::replace(&mut self.alerts, AlertCollector::new(0)).finish();
-        alert::sort(&mut alerts);
-        send_rows(send, TableId::Alerts, Alerts::rows(&alerts, self.trace))
+        Ok(())
     }
 }

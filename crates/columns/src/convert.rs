@@ -12,8 +12,9 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, Scope, ScopedJoinHandle};
 
 use rayon::{ThreadPool, ThreadPoolBuilder};
-use stackhound_detect::Detector;
+use stackhound_detect::tuning::TuningReport;
 use stackhound_export::json::field_rows::FieldRow;
+use stackhound_hunt::Hunt;
 use stackhound_pipeline::{EventView, Outcome, Pipeline};
 use stackhound_symbols::temporary::Temporary;
 use stackhound_trace::Capture;
@@ -40,8 +41,10 @@ pub struct Converted {
     pub outcome: Outcome,
     /// The rows and bytes of each table.
     pub tables: Vec<(&'static str, u64, u64)>,
-    /// The detector, for the next trace.
-    pub detector: Detector,
+    /// The findings that were suppressed; `None` if the policy suppresses none.
+    pub tuning: Option<TuningReport>,
+    /// The hunt, for the next trace.
+    pub hunt: Hunt,
 }
 
 impl Converted {
@@ -55,15 +58,15 @@ impl Converted {
 const CHUNKS: usize = 4;
 
 /// Reads a trace, and writes the tables of the events that `choose` selects until it breaks, and of
-/// the whole state of the trace. All events are read, because the history of memory matters for
-/// findings.
+/// the whole state of the trace, and the findings of `hunt`. All events are read, because the history
+/// of memory matters for findings.
 ///
 /// # Errors
 /// If a file cannot be written.
 pub fn convert(
     capture: &Capture,
     pipeline: Pipeline<'_>,
-    detector: Detector,
+    hunt: Hunt,
     choose: impl FnMut(&EventView<'_>) -> ControlFlow<(), bool>,
     dataset: &Dataset,
     options: &Options,
@@ -74,13 +77,13 @@ pub fn convert(
     let (collected, tables) = thread::scope(|scope| {
         let mut output = Output::new(scope, writer, options.threads)?;
         let send = |message| output.send(message);
-        let collected = collect(about, pipeline, detector, Wanted::ALL, choose, send);
+        let collected = collect(about, pipeline, hunt, Wanted::ALL, choose, send);
         // The reason why the second thread ended is better than that it did.
         let writer = output.into_writer()?;
         Ok::<_, Error>((collected?, writer.finish()?))
     })?;
-    let Collected { outcome, detector } = collected;
-    Ok(Converted { outcome, tables, detector })
+    let Collected { outcome, tuning, hunt } = collected;
+    Ok(Converted { outcome, tables, tuning, hunt })
 }
 
 /// Where rows are written.

@@ -51,12 +51,24 @@ impl Key {
         {
             return None;
         }
-        let key = Key::of_any(event_context, detection);
+        let Shape { program, stack } = Shape::of(event_context);
+        let key = Key { detection, program, stack };
         (!key.stack.is_empty() && key.program.len() + key.stack.len() <= KEY_BYTES_MAX).then_some(key)
     }
+}
 
-    /// The key of any finding. Its texts are empty if the program or the stack is not known.
-    pub fn of_any(event_context: &EventContext, detection: DetectionId) -> Key {
+/// The program and the stack of an event, in a form that is equal on all machines.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Shape {
+    /// The normalized path of the program; empty if it is not known.
+    pub program: String,
+    /// The normalized module names of the stack, innermost first; empty if it is not known.
+    pub stack: String,
+}
+
+impl Shape {
+    /// The shape of an event.
+    pub fn of(event_context: &EventContext) -> Shape {
         let EventContext { process, event, .. } = event_context;
         let stack = match (&*event_context.summary, &*event_context.kernel_summary, &*event.start_name) {
             ("", "", "") => String::new(),
@@ -67,7 +79,7 @@ impl Key {
             ("", kernel, _) => normal::names(kernel),
             (user, ..) => normal::names(user),
         };
-        Key { detection, program: normal::path(process.path()), stack }
+        Shape { program: normal::path(process.path()), stack }
     }
 }
 

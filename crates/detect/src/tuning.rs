@@ -6,6 +6,7 @@
 
 mod text;
 
+use std::mem::take;
 use std::sync::Arc;
 
 use stackhound_frames::lists::{ListsError, Pattern};
@@ -167,17 +168,19 @@ impl Tuning {
         }
     }
 
-    /// The rules that can suppress findings, in the order of the file, with their counts.
-    pub fn counts(&self) -> Vec<SuppressionCount> {
-        let off = self.severity.iter().filter(|rule| rule.severity.is_none()).map(|rule| SuppressionCount {
+    /// The rules that can suppress findings, in the order of the file, with their counts since the
+    /// last call.
+    pub fn take_counts(&mut self) -> Vec<SuppressionCount> {
+        let off = self.severity.iter_mut().filter(|rule| rule.severity.is_none());
+        let off = off.map(|rule| SuppressionCount {
             suppression: Arc::clone(&rule.suppression),
-            suppressed: rule.suppressed,
+            suppressed: take(&mut rule.suppressed),
             expired: 0,
         });
-        let excepted = self.exceptions.iter().map(|exception| SuppressionCount {
+        let excepted = self.exceptions.iter_mut().map(|exception| SuppressionCount {
             suppression: Arc::clone(&exception.suppression),
-            suppressed: exception.suppressed,
-            expired: exception.expired,
+            suppressed: take(&mut exception.suppressed),
+            expired: take(&mut exception.expired),
         });
         off.chain(excepted).collect()
     }

@@ -1,44 +1,57 @@
-//! Evaluates the events of a trace and their stacks with detections.
+//! Evaluates the events of a trace and their stacks with detections and rules.
 //!
 //! ```
 //! use std::ops::ControlFlow;
-//! use stackhound_detect::Binaries;
-//! use stackhound_hunt::HuntSession;
+//! use stackhound_detect::{Binaries, Severity};
+//! use stackhound_hunt::{FindingSelection, Hunt, Policy};
 //! use stackhound_pipeline::{Passes, Pipeline};
 //! use stackhound_trace::TraceFiles;
 //!
 //! # fn main() -> Result<(), stackhound_trace::Error> {
 //! # if !std::path::Path::new("trace.etl").exists() { return Ok(()) }
 //! let trace = TraceFiles::file("trace.etl").open()?;
-//! let mut pipeline = Pipeline::new(&trace, Passes::Two);
-//! let mut session = HuntSession::new(Binaries::none(), pipeline.clock());
-//! pipeline.run(|event| {
-//!     for (id, outcome) in session.evaluate(event).findings() {
-//!         println!("{} {} {}", id.name(), outcome.severity.name(), event.name());
-//!     }
-//!     ControlFlow::Continue(())
-//! });
+//! let pipeline = Pipeline::new(&trace, Passes::Two);
+//! let selection = FindingSelection::from_severity(Severity::Medium);
+//! let hunt = Hunt::new(Policy::default(), Binaries::none(), selection);
+//! let (mut hunt, _) = hunt.run(
+//!     pipeline,
+//!     vec!["trace.etl".to_owned()],
+//!     |_| ControlFlow::Continue(true),
+//!     |event| {
+//!         for finding in &event.findings {
+//!             println!("{} {}", finding.analytic.title(), event.context.event.name);
+//!         }
+//!         ControlFlow::Continue(())
+//!     },
+//! );
+//! println!("{} alerts", hunt.take_report().alerts.len());
 //! # Ok(())
 //! # }
 //! ```
 //!
-//! A [`HuntSession`] converts events to the normal form of [`detect`](stackhound_detect) and caches
-//! evaluations. This crate knows events and the state of the trace. It does not know what
-//! detections evaluate or how findings are shown.
+//! A [`Hunt`] has a [`Policy`]: lists, exceptions, a baseline, rules and facts about images. It is
+//! the only driver of evaluations, so that all users of a policy have the same findings. It uses a
+//! [`HuntSession`], which converts events to the normal form of [`detect`](stackhound_detect) and
+//! caches evaluations, and a [`RuleSession`]. This crate knows events and the state of the trace. It
+//! does not know what detections evaluate or how findings are shown.
 #![forbid(unsafe_code)]
 
 mod cache;
+mod collector;
 mod context;
 mod event_context;
 mod facts;
 mod history;
+mod hunt;
 mod kind;
 pub mod memory;
 mod memory_change;
+mod policy;
 mod rules;
 mod services;
 mod stack;
 mod threat;
+mod tuner;
 
 use std::sync::Arc;
 
@@ -63,8 +76,11 @@ use services::Services;
 
 use facts::EventFacts;
 
+pub use collector::{EventFindings, FindingCollector, HuntReport};
+pub use hunt::{Hunt, TraceHunt};
 pub use memory_change::{MemoryChange, MemoryChangeKind, PageProtection};
-pub use rules::{RuleAnswer, RuleSession};
+pub use policy::{Analytics, FindingSelection, Policy};
+pub use rules::{RuleAnswer, RuleSession, Rules};
 pub use threat::{ThreatEvent, ThreatKind};
 
 /// Statistics of a session.

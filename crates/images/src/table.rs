@@ -31,14 +31,14 @@ pub enum TableError {
     TooMany,
 }
 
-#[derive(PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 struct Entry {
     facts: ImageFacts,
     pdb: Option<PdbIdentity>,
 }
 
 /// The facts about many images.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct ImageTable {
     entries: Vec<Entry>,
     by_sha256: HashMap<[u8; 32], usize>,

@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 use stackhound::detect::Binaries;
 use stackhound::etl::record::Records;
 use stackhound::etl::{BUFFER_HEADER_SIZE, BufferHeader};
-use stackhound::hunt::{HuntSession, RuleSession};
+use stackhound::hunt::{FindingSelection, Hunt, Policy, RuleSession};
 use stackhound::rules::Library;
 use stackhound::rules::evaluate::{Counts, Mode};
 use stackhound::symbols::path::SymbolPath;
@@ -175,18 +175,17 @@ fn frames(trace: &OpenTrace, symbolizer: Option<Symbolizer>) -> Worked {
 
 /// As `full`, and evaluates each event.
 fn hunt(trace: &OpenTrace) -> Worked {
-    let mut pipeline = Pipeline::new(trace, Passes::Two);
-    let mut hunt_session = HuntSession::new(Binaries::none(), pipeline.clock());
+    let hunt = Hunt::new(Policy::default(), Binaries::none(), FindingSelection::default());
+    let (mut pipeline, mut trace_hunt) = hunt.start(Pipeline::new(trace, Passes::Two), Vec::new());
     let (mut evaluated, mut findings) = (0u64, 0u64);
     let outcome = pipeline.run(|view| {
-        hunt_session.observe(view);
-        if HuntSession::can_evaluate(view) {
+        if let Some(evaluation) = trace_hunt.evaluate(view) {
             evaluated += 1;
-            findings += hunt_session.evaluate(view).findings().count() as u64;
+            findings += evaluation.findings().count() as u64;
         }
         ControlFlow::Continue(())
     });
-    let stats = hunt_session.stats();
+    let stats = trace_hunt.stats();
     let details = format!(
         ", \"evaluated\": {evaluated}, \"with_stack\": {}, \"remembered\": {}, \"findings\": {findings}",
         stats.with_stack, stats.remembered

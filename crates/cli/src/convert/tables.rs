@@ -8,15 +8,14 @@ use std::thread;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use stackhound::detect::{Binaries, Detector};
-use stackhound::frames::Lists;
-use stackhound::symbols::file_loader;
+use stackhound::hunt::{FindingSelection, Hunt};
 use stackhound::trace::Capture;
 use stackhound_columns::{Converted, Dataset, Options, TraceId};
 
 use super::Arguments;
-use crate::config::Config;
 use crate::filter::{self, EventFilter};
+use crate::hunt::announce;
+use crate::hunt::policy::HuntSetup;
 use crate::inputs;
 use crate::naming::{self, Use};
 use crate::options::Common;
@@ -80,14 +79,15 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     fs::create_dir_all(root).with_context(|| root.display().to_string())?;
     let shard = arguments.tables.shard.unwrap_or(Shard { index: 0, count: 1 });
     let chosen: Vec<usize> = (0..captures.len()).filter(|&index| shard.has(index)).collect();
-    let all = All { arguments, common, captures: &captures, report: Mutex::new(Report::default()) };
+    let setup = HuntSetup::read(&arguments.naming.locations, common)?;
+    let all = All { arguments, common, setup, captures: &captures, report: Mutex::new(Report::default()) };
     let workers = common.threads().min(chosen.len()).max(1);
     let threads = (common.threads() / workers).max(1);
     let next = AtomicUsize::new(0);
     let work = || {
-        let mut detector = None;
+        let mut hunt = None;
         while let Some(&index) = chosen.get(next.fetch_add(1, Ordering::Relaxed)) {
-            detector = all.one(index, detector.take(), threads);
+            hunt = all.one(index, hunt.take(), threads);
         }
     };
     thread::scope(|scope| {
@@ -122,24 +122,25 @@ struct Report {
 struct All<'a> {
     arguments: &'a Arguments,
     common: &'a Common,
+    setup: HuntSetup,
     captures: &'a [Capture],
     report: Mutex<Report>,
 }
 
 impl All<'_> {
-    /// Converts one capture. Returns the detector, which has read files.
-    fn one(&self, index: usize, detector: Option<Detector>, threads: usize) -> Option<Detector> {
-        let detector = detector.map_or_else(|| self.detector(), Ok);
-        let converted = detector.and_then(|detector| self.convert(index, detector, threads));
+    /// Converts one capture. Returns the hunt, which has read files.
+    fn one(&self, index: usize, hunt: Option<Hunt>, threads: usize) -> Option<Hunt> {
+        let hunt = hunt.unwrap_or_else(|| self.setup.hunt(FindingSelection::default()));
+        let converted = self.convert(index, hunt, threads);
         let mut report = self.report.lock().unwrap_or_else(PoisonError::into_inner);
         match converted {
-            Ok((detector, None)) => {
+            Ok((hunt, None)) => {
                 report.complete += 1;
-                Some(detector)
+                Some(hunt)
             }
-            Ok((detector, Some(damaged))) => {
+            Ok((hunt, Some(damaged))) => {
                 report.damaged |= damaged;
-                Some(detector)
+                Some(hunt)
             }
             Err(error) => {
                 report.failures += 1;
@@ -153,16 +154,8 @@ impl All<'_> {
         }
     }
 
-    /// The detector of `hunt`, with the files along the symbol path.
-    fn detector(&self) -> Result<Detector> {
-        let config = Config::read(self.common, &self.arguments.naming.locations)?;
-        let (_, load) = file_loader(naming::store_options(&config, self.common)?, true);
-        let binaries = Binaries::new(Box::new(move |module| load(&module.identity)));
-        Ok(Detector::new(Lists::default(), binaries))
-    }
-
     /// Converts one capture, unless it is complete. Also returns whether a byte of it is damaged.
-    fn convert(&self, index: usize, detector: Detector, threads: usize) -> Result<(Detector, Option<bool>)> {
+    fn convert(&self, index: usize, hunt: Hunt, threads: usize) -> Result<(Hunt, Option<bool>)> {
         let All { arguments, common, captures, .. } = self;
         let capture = &captures[index];
         let selection = selection(arguments);
@@ -170,7 +163,7 @@ impl All<'_> {
         let host = arguments.tables.host.as_deref();
         let dataset = Dataset::new(&arguments.output, capture, trace, host);
         if dataset.is_complete() && !arguments.tables.again {
-            return Ok((detector, None));
+            return Ok((hunt, None));
         }
         let filter = EventFilter::new(&arguments.filters, &capture.trace)?;
         let enrichment = naming::enrichment(&arguments.naming, common, Use::Summary, Some(&filter))?;
@@ -183,7 +176,7 @@ impl All<'_> {
             filter.choose(view)
         };
         let options = Options { threads, selection };
-        let converted = stackhound_columns::convert(capture, pipeline, detector, choose, &dataset, &options)?;
+        let converted = stackhound_columns::convert(capture, pipeline, hunt, choose, &dataset, &options)?;
         let damaged = !converted.outcome.trace.damage.is_empty();
         // Closing lines of other captures must not come between these.
         let _one_at_a_time = self.report.lock().unwrap_or_else(PoisonError::into_inner);
@@ -194,7 +187,10 @@ impl All<'_> {
             undecided: &filter.undecided(),
             results: "",
         });
-        Ok((converted.detector, Some(damaged)))
+        if !common.quiet {
+            converted.tuning.iter().for_each(announce);
+        }
+        Ok((converted.hunt, Some(damaged)))
     }
 }
 

@@ -6,9 +6,9 @@ use rustc_hash::FxHashMap;
 use stackhound::Clock;
 use stackhound::analysis::diff::{Comparison, Difference, Measured, Normalization, Side, compare_events};
 use stackhound::analysis::slices::Slices;
-use stackhound::detect::baseline::Key;
-use stackhound::detect::report::EventContext;
-use stackhound::detect::{DetectionId, Severity};
+use stackhound::detect::baseline::Shape;
+use stackhound::detect::{Analytic, Severity};
+use stackhound::hunt::EventFindings;
 use stackhound::trace::TraceTime;
 use stackhound::types::TICKS_PER_SECOND;
 
@@ -19,9 +19,9 @@ const PAIRS_MAX: usize = 1 << 14;
 /// Maximum number of stacks of a pair. Further ones are not distinguished.
 const STACKS_MAX: usize = 1 << 10;
 
-/// A detection, and a program by its path without the parts that differ between machines, versions
+/// A detection or rule, and a program by its path without the parts that differ between machines, versions
 /// and users; by its name if the path is not known.
-pub type Pair = (DetectionId, String);
+pub type Pair = (Analytic, String);
 
 /// The findings of one pair.
 #[derive(Debug)]
@@ -54,11 +54,13 @@ impl Findings {
     }
 
     /// Adds the findings of an event.
-    pub fn add(&mut self, context: &EventContext, findings: &[(DetectionId, Severity)], time: TraceTime) {
-        for &(id, severity) in findings {
-            let Key { program, stack, .. } = Key::of_any(context, id);
-            let name = context.process.name().to_lowercase();
-            let pair = (id, if program.is_empty() { name } else { program });
+    pub fn add(&mut self, event: &EventFindings, time: TraceTime) {
+        let EventFindings { context, findings } = event;
+        let Shape { program, stack } = Shape::of(context);
+        let program = if program.is_empty() { context.process.name().to_lowercase() } else { program };
+        for finding in findings {
+            let severity = finding.outcome.severity;
+            let pair = (finding.analytic.clone(), program.clone());
             if !self.pairs.contains_key(&pair) && self.pairs.len() >= PAIRS_MAX {
                 self.skipped += 1;
                 continue;
@@ -72,7 +74,7 @@ impl Findings {
             });
             found.severity = found.severity.max(severity);
             if found.stacks.len() < STACKS_MAX {
-                found.stacks.insert(stack);
+                found.stacks.insert(stack.clone());
             }
             self.counts.add(found.number, time, 1);
         }
@@ -97,7 +99,7 @@ impl Findings {
 
 /// The comparison of the findings of one pair.
 pub struct Row {
-    pub id: DetectionId,
+    pub analytic: Analytic,
     pub program: String,
     pub process: String,
     pub severity: Severity,
@@ -129,7 +131,7 @@ pub fn compare(a: &Findings, b: &Findings, captures: &[Capture; 2], by: Normaliz
     let mut rows: Vec<Row> = rows.into_iter().map(|(pair, difference)| row(a, b, pair, difference)).collect();
     rows.sort_by(|x, y| {
         let rank = |row: &Row| (!row.difference.verdict.is_change(), std::cmp::Reverse(row.severity));
-        let name = |row: &Row| (row.id.index(), row.program.clone());
+        let name = |row: &Row| (row.analytic.clone(), row.program.clone());
         rank(x).cmp(&rank(y)).then_with(|| name(x).cmp(&name(y)))
     });
     Compared { rows, threshold, skipped: a.skipped + b.skipped }
@@ -145,6 +147,6 @@ fn row(a: &Findings, b: &Findings, pair: Pair, difference: Difference) -> Row {
     let found: Vec<&Found> = [in_b, in_a].into_iter().flatten().collect();
     let severity = found.iter().map(|found| found.severity).max().unwrap_or(Severity::Medium);
     let process = found.first().map(|found| found.process.clone()).unwrap_or_default();
-    let (id, program) = pair;
-    Row { id, program, process, severity, difference, stacks }
+    let (analytic, program) = pair;
+    Row { analytic, program, process, severity, difference, stacks }
 }

@@ -16,6 +16,7 @@ use stackhound::profile::Grouping;
 use self::findings::Compared as ComparedFindings;
 use self::read::Capture;
 use crate::filter::Filters;
+use crate::hunt::policy::HuntSetup;
 use crate::inputs;
 use crate::naming::Naming;
 use crate::options::{Common, Output};
@@ -231,7 +232,8 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
         _ => arguments.subjects(),
     };
     let hunts = subjects.contains(&Subject::Finding);
-    let read = |path: &Path| read::read(path, arguments, common, hunts);
+    let setup = hunts.then(|| HuntSetup::read(&arguments.naming.locations, common)).transpose()?;
+    let read = |path: &Path| read::read(path, arguments, common, setup.as_ref());
     let captures = [read(&arguments.a)?, read(&arguments.b)?];
     let damaged = captures.iter().any(|capture| !capture.outcome.trace.damage.is_empty());
     if format == Format::Flamegraph {

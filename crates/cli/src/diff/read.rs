@@ -5,16 +5,15 @@ use std::path::Path;
 use anyhow::{Result, bail};
 use stackhound::analysis::cpu::weights::Weighing;
 use stackhound::analysis::cpu::{Cpu, CpuReport};
-use stackhound::detect::report::SourceLocation;
-use stackhound::detect::{Binaries, Severity};
-use stackhound::hunt::HuntSession;
-use stackhound::symbols::file_loader;
+use stackhound::detect::Severity;
+use stackhound::hunt::FindingSelection;
 use stackhound::{Outcome, trace};
 
 use super::Arguments;
 use super::findings::Findings;
-use crate::config::Config;
 use crate::filter::EventFilter;
+use crate::hunt::announce;
+use crate::hunt::policy::HuntSetup;
 use crate::inputs;
 use crate::naming;
 use crate::options::Common;
@@ -37,7 +36,12 @@ pub struct Capture {
 }
 
 /// Reads a trace, which must be one capture.
-pub fn read(path: &Path, arguments: &Arguments, common: &Common, hunts: bool) -> Result<Capture> {
+pub fn read(
+    path: &Path,
+    arguments: &Arguments,
+    common: &Common,
+    setup: Option<&HuntSetup>,
+) -> Result<Capture> {
     let mut captures = inputs::captures(&[path.to_owned()], arguments.grouping, common)?;
     let capture = match captures.pop() {
         Some(capture) if captures.is_empty() => capture,
@@ -50,32 +54,25 @@ pub fn read(path: &Path, arguments: &Arguments, common: &Common, hunts: bool) ->
     let trace = &capture.trace;
     let filter = EventFilter::new(&arguments.filters, trace)?;
     let enrichment = naming::enrichment(&arguments.naming, common, naming::Use::Summary, Some(&filter))?;
-    let mut pipeline = arguments.reading.pipeline(trace)?.with(enrichment);
+    let pipeline = arguments.reading.pipeline(trace)?.with(enrichment);
     let mut progress = Progress::of(common, trace);
     let mut cpu = Cpu::new(String::new(), trace, filter.window(), Weighing::default()).with_slices();
-    let mut hunt = if hunts {
-        let config = Config::read(common, &arguments.naming.locations)?;
-        let (_, load) = file_loader(naming::store_options(&config, common)?, true);
-        let binaries = Binaries::new(Box::new(move |module| load(&module.identity)));
-        Some((HuntSession::new(binaries, pipeline.clock()), Findings::new(&trace.clock())))
-    } else {
-        None
+    let (mut pipeline, mut hunt) = match setup {
+        None => (pipeline, None),
+        Some(setup) => {
+            let hunt = setup.hunt(FindingSelection::from_severity(SEVERITY_MIN));
+            let (pipeline, trace_hunt) = hunt.start(pipeline, Vec::new());
+            (pipeline, Some((trace_hunt, Findings::new(&trace.clock()))))
+        }
     };
     let mut failure = None;
     let outcome = pipeline.run(|view| {
         progress.tick_at(view);
         let is_wanted = filter.wants(view);
         if let Some((hunt, findings)) = &mut hunt {
-            hunt.observe(view);
             findings.extend(view.time());
-            if is_wanted && HuntSession::can_evaluate(view) {
-                let evaluation = *hunt.evaluate(view);
-                let severe = evaluation.findings().filter(|(_, outcome)| outcome.severity >= SEVERITY_MIN);
-                let severe: Vec<_> = severe.map(|(id, outcome)| (id, outcome.severity)).collect();
-                if !severe.is_empty() {
-                    let location = SourceLocation { file: String::new(), record: 0 };
-                    findings.add(&hunt.event_context(view, location), &severe, view.time());
-                }
+            if let Some(event) = hunt.event(view, is_wanted) {
+                findings.add(&event, view.time());
             }
         }
         or_stop(cpu.observe(view, || is_wanted), &mut failure)
@@ -91,7 +88,12 @@ pub fn read(path: &Path, arguments: &Arguments, common: &Common, hunts: bool) ->
         report.exact = None;
     }
     naming::finish(progress, &outcome, &pipeline, Some(&filter), common);
-    drop(pipeline);
-    let findings = hunt.map(|(_, findings)| findings);
+    let findings = hunt.map(|(hunt, findings)| {
+        let tuning = hunt.finish(pipeline).take_report().tuning;
+        if !common.quiet {
+            tuning.iter().for_each(announce);
+        }
+        findings
+    });
     Ok(Capture { path: path.display().to_string(), capture, report, findings, outcome, is_lossy })
 }

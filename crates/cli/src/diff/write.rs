@@ -263,7 +263,7 @@ fn findings_table<'r>(rows: impl Iterator<Item = &'r Row>) -> Table {
             grouped(found.difference.b.count),
             grouped(found.stacks[0] as u64),
             grouped(found.stacks[1] as u64),
-            format!("{} {}: {}", found.id.name(), found.process, found.id.detection().title),
+            format!("{} {}: {}", found.analytic.label(), found.process, found.analytic.title()),
         ]);
     }
     table
@@ -281,7 +281,7 @@ pub fn csv(out: &mut impl Write, arguments: &Arguments, compared: &Compared) -> 
     };
     for found in compared.findings.iter().flat_map(|findings| &findings.rows).take(shown) {
         if is_shown(arguments, &found.difference) {
-            let name = cell(&format!("{} {}", found.id.name(), found.program));
+            let name = cell(&format!("{} {}", found.analytic.label(), found.program));
             let first = ["finding".to_owned(), found.difference.verdict.name().to_owned(), name];
             row(out, first.into_iter().chain(numbers(&found.difference)))?;
         }
@@ -380,8 +380,8 @@ fn row_document<'a>(names: &'a [String], difference: &Difference, is_stack: bool
 
 fn finding_document(found: &Row) -> json::DiffFinding<'_> {
     json::DiffFinding {
-        id: found.id.name(),
-        title: found.id.detection().title,
+        id: found.analytic.name(),
+        title: found.analytic.title(),
         severity: found.severity.name(),
         process: &found.process,
         program: &found.program,

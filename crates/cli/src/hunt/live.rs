@@ -5,12 +5,10 @@ use std::io::{self, IsTerminal};
 
 use anyhow::{Context, Result};
 use stackhound::Pipeline;
-use stackhound::detect::Detector;
-use stackhound::detect::report::SourceLocation;
-use stackhound::hunt::HuntSession;
 use stackhound::hunt::memory::{LiveMemory, MemoryStats, Reach};
 
-use super::{Arguments, MemoryReach, evidence, is_colored, recorded, report::Report, rules::Rules};
+use super::policy::HuntSetup;
+use super::{Arguments, MemoryReach, is_colored, recorded, report::Report};
 use crate::filter::EventFilter;
 use crate::live::{self, Live};
 use crate::options::Common;
@@ -29,7 +27,7 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
         filters.provider.clear();
     }
     let filter = EventFilter::parse(&filters)?;
-    let detector = evidence::detector(arguments, common)?;
+    let setup = HuntSetup::with_arguments(&arguments.policy, &arguments.symbols, common)?;
     let memory = arguments.live_memory.map(live_memory).transpose()?;
     let schemas = arguments.reading.schemas()?;
     let status =
@@ -41,39 +39,22 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     let Live { session_monitor, merger, .. } = live;
     let (clock, start) = (merger.clock(), merger.start_time());
     let filter = filter.between(&filters, &clock, start);
-    let report = RefCell::new(Report::open(arguments, detector.lists().clone(), is_colored(arguments))?);
+    let report = RefCell::new(Report::open(arguments, is_colored(arguments))?);
     let pipeline = Pipeline::live(merger, schemas);
-    let Detector { modules, binaries } = detector;
-    let rules = Rules::read(arguments, common)?;
-    let mut rules = rules.session();
-    let needs_names = filter.names_functions() || rules.names_functions();
-    let pipeline = recorded::with_names(pipeline, arguments, &filter, (common, needs_names))?;
-    let mut pipeline = pipeline.with_modules(modules);
+    let mut pipeline = recorded::with_names(pipeline, (arguments, &setup), &filter, common)?;
     if let Some(window) = window {
         pipeline = pipeline.hold(window);
     }
-    let name = session_name(arguments);
-    let mut hunt_session = HuntSession::new(binaries, pipeline.clock());
+    let hunt = arguments.hunt(&setup)?;
+    let (mut pipeline, mut trace_hunt) = hunt.start(pipeline, vec![session_name(arguments)]);
     if let Some(memory) = memory {
-        hunt_session = hunt_session.with_memory(memory);
+        trace_hunt = trace_hunt.with_memory(memory);
     }
-    let mut record = 0;
     let outcome = pipeline.run_watched(
         |view| {
-            record += 1;
-            hunt_session.observe(view);
-            rules.count();
-            if live::is_own(view) || !filter.choose(view)? {
-                return std::ops::ControlFlow::Continue(false);
-            }
+            let is_selected = !live::is_own(view) && filter.choose(view)?;
+            report.borrow_mut().write(trace_hunt.event(view, is_selected))?;
             // Findings are written here, so no event is passed on to the second callback.
-            let location = || SourceLocation { file: name.clone(), record };
-            recorded::evaluate_one(
-                (&mut hunt_session, &mut rules),
-                view,
-                &mut report.borrow_mut(),
-                location,
-            )?;
             std::ops::ControlFlow::Continue(false)
         },
         |_| std::ops::ControlFlow::Continue(()),
@@ -84,15 +65,13 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
         },
     );
     let ended = session_monitor.finish()?;
-    let mut report = report.into_inner();
-    report.count(hunt_session.stats().with_stack, &hunt_session.totals());
-    let results = report.closing(common);
-    let found = report.finish(common)?;
+    let memory_text = trace_hunt.memory_stats().map(memory_counts).unwrap_or_default();
+    let mut hunt = trace_hunt.finish(pipeline);
+    let (found, results) = report.into_inner().finish(&mut hunt, common)?;
     let undecided = filter.undecided();
     if common.quiet {
         report_undecided(&undecided);
     } else {
-        let memory_text = hunt_session.memory_stats().map(memory_counts).unwrap_or_default();
         let closing = live::closing(&outcome, &ended);
         let stacks = render::stacks(&outcome.stacks);
         message(format_args!("{closing}{undecided}{results}{memory_text}{stacks}"));

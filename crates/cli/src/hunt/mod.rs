@@ -1,26 +1,29 @@
 //! `hunt`: evaluates the call stacks of traces, Sysmon events and live sessions.
 
 mod baseline;
-mod evidence;
 mod live;
+pub mod policy;
 mod recorded;
 mod report;
 mod rows;
-mod rules;
 pub mod sysmon;
-mod tuning;
 
 use std::path::PathBuf;
+use std::sync::LazyLock;
 
 use anyhow::{Result, anyhow, bail};
+use clap::builder::PossibleValue;
 use clap::{Args, ValueEnum};
 use stackhound::detect::{DetectionId, Severity};
+use stackhound::hunt::{Analytics, FindingSelection, Hunt};
 use stackhound::trace::{self, Capture};
+use stackhound_export::findings::FindingsFormat;
 use stackhound_sysmon::Sysmon;
+use stackhound_sysmon::rules::LogRules;
 
 use crate::config::SymbolArguments;
 use crate::filter::Filters;
-use crate::images::TrustArguments;
+use crate::hunt_files::PolicyArguments;
 use crate::live::Sources;
 use crate::options::{Common, Output};
 use crate::outcome::Outcome;
@@ -28,9 +31,10 @@ use crate::output::{counted, message, report_error};
 use crate::progress::{self, Closing, Progress};
 use crate::reading::Reading;
 use crate::{explain, inputs, palette, recognition, render};
+use policy::HuntSetup;
 use report::Report;
+pub use report::announce;
 use rows::RowFilter;
-use rules::Rules;
 
 #[derive(Args, Debug)]
 pub struct Arguments {
@@ -52,36 +56,12 @@ pub struct Arguments {
     /// Exit with code 0 even if findings were written
     #[arg(long, help_heading = "Findings")]
     pub exit_zero: bool,
-    /// Use image and symbol files of the recorded machine in this directory or symbol store; files
-    /// of other builds are ignored
-    #[arg(long, value_name = "DIR", help_heading = "Evidence")]
-    pub images: Vec<PathBuf>,
-    /// Use facts about image files that `stackhound images scan` wrote
-    #[arg(long, value_name = "FILE", help_heading = "Evidence")]
-    pub image_facts: Vec<PathBuf>,
     #[command(flatten)]
-    pub trust: TrustArguments,
-    /// Replace built-in lists of modules, folders and programs with those in this TOML file, and
-    /// apply its sections `severity` and `exceptions`
-    #[arg(long, value_name = "FILE", help_heading = "Evidence")]
-    pub lists: Option<PathBuf>,
-    /// Evaluate the rules in this file or directory too
-    #[arg(long, value_name = "PATH", help_heading = "Rules")]
-    pub rules: Vec<PathBuf>,
-    /// Compare missing fields in rules as Fibratus does: as empty, 0 or false
-    #[arg(long, requires = "rules", help_heading = "Rules")]
-    pub compat: bool,
-    /// Compare findings with this baseline: suppress known low findings, and mark new processes and
-    /// new stacks
-    #[arg(long, value_name = "FILE", help_heading = "Evidence")]
-    pub baseline: Option<PathBuf>,
+    pub policy: PolicyArguments,
     /// Write the low findings to this file, as the baseline of later hunts, including the entries
     /// of --baseline
     #[arg(long, value_name = "FILE", value_parser = crate::output::output_file(), help_heading = "Evidence")]
     pub write_baseline: Option<PathBuf>,
-    /// Treat the images in this file as parts of Windows: one path, file name or SHA-256 per line
-    #[arg(long, value_name = "FILE", help_heading = "Evidence")]
-    pub known_images: Option<PathBuf>,
     /// Also inspect the memory of processes when their events arrive: code in no module and the
     /// innermost user frame, with `=images` all user frames. Not for sessions that replay events of
     /// another machine
@@ -120,46 +100,49 @@ pub enum MemoryReach {
     Images,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Format {
-    /// Alerts with one stack each, the highest score first, then counts
-    Table,
-    /// Each finding with its stack, then alerts and counts
-    List,
-    /// Alerts, counts and the most severe findings
-    Summary,
-    /// One JSON object per line: the findings, then the alerts
-    #[value(alias = "jsonl")]
-    Ndjson,
-    /// Documents of the Elastic Common Schema, one per line
-    Ecs,
-    /// Detection findings of the Open Cybersecurity Schema Framework, one per line
-    Ocsf,
-    /// A layer for the ATT&CK Navigator
-    Navigator,
-    /// Comma-separated values, one line per finding, sorted by time
-    Csv,
-    /// Comma-separated values with the columns of Timesketch, sorted by time
-    Timesketch,
-}
+/// A format of findings, as an argument.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Format(pub FindingsFormat);
 
-impl Format {
-    /// Whether people read it.
-    fn is_for_people(self) -> bool {
-        matches!(self, Format::Table | Format::List | Format::Summary)
+impl ValueEnum for Format {
+    fn value_variants<'a>() -> &'a [Format] {
+        static ALL: LazyLock<[Format; FindingsFormat::ALL.len()]> =
+            LazyLock::new(|| FindingsFormat::ALL.map(Format));
+        &*ALL
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        let value = PossibleValue::new(self.0.name()).help(self.0.about());
+        // An extension of files.
+        Some(if self.0 == FindingsFormat::Ndjson { value.alias("jsonl") } else { value })
     }
 }
 
 impl Arguments {
-    fn format(&self) -> Result<Format> {
-        self.output.format(self.format, Format::Table)
+    fn format(&self) -> Result<FindingsFormat> {
+        Ok(self.output.format(self.format, Format(FindingsFormat::Table))?.0)
     }
 
     /// The lowest severity that is written. People see what is rarely benign; programs filter
     /// findings themselves.
-    fn min_severity(&self, format: Format) -> Severity {
+    fn min_severity(&self, format: FindingsFormat) -> Severity {
         let default = if format.is_for_people() { Severity::Medium } else { Severity::Low };
         self.min_severity.unwrap_or(default)
+    }
+
+    /// The hunt by a policy.
+    fn hunt(&self, setup: &HuntSetup) -> Result<Hunt> {
+        let selection = FindingSelection {
+            min_severity: self.min_severity(self.format()?),
+            analytics: match &self.only[..] {
+                [] => Analytics::All,
+                ids => Analytics::Detections(ids.to_vec()),
+            },
+            undetermined: self.all,
+            suppressed: self.show_suppressed,
+        };
+        let is_learning = self.write_baseline.is_some();
+        Ok(if is_learning { setup.learning_hunt(selection) } else { setup.hunt(selection) })
     }
 }
 
@@ -196,11 +179,11 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     let (inputs, other_files) = inputs_of(&arguments.sources.files, common)?;
     let is_sysmon = inputs.iter().any(|input| matches!(input, Input::Sysmon(_)));
     let chosen = if is_sysmon { RowFilter::new(&arguments.filters)? } else { RowFilter::default() };
-    let mut detector = evidence::detector(arguments, common)?;
-    let rules = Rules::read(arguments, common)?;
-    let mut log_rules = rules.of_logs();
-    let mut events = Sysmon::new(detector.lists()).with_threads(common.threads());
-    let mut report = Report::open(arguments, detector.lists().clone(), is_colored(arguments))?;
+    let setup = HuntSetup::with_arguments(&arguments.policy, &arguments.symbols, common)?;
+    let mut hunt = arguments.hunt(&setup)?;
+    let mut log_rules = LogRules::new(hunt.rules().library(), hunt.rules().mode());
+    let mut events = Sysmon::new(hunt.lists()).with_threads(common.threads());
+    let mut report = Report::open(arguments, is_colored(arguments))?;
     let of_logs = inputs.iter().filter_map(|input| match input {
         Input::Sysmon(path) => Some(path.metadata().ok()?.len()),
         Input::TraceFiles(_) => None,
@@ -240,12 +223,10 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
                 progress.add_bytes(captures.iter().map(|capture| progress::size(&capture.trace)).sum());
                 for (index, capture) in captures.iter().enumerate() {
                     inputs::announce(&captures, index, common);
-                    report.next_capture();
                     let reporting = (&mut report, &mut progress);
                     let (same, hunted) =
-                        recorded::hunt(&capture.trace, detector, (arguments, &rules), common, reporting)?;
-                    detector = same;
-                    report.count(hunted.with_stack, &hunted.totals);
+                        recorded::hunt(&capture.trace, hunt, (arguments, &setup), common, reporting)?;
+                    hunt = same;
                     losses.add(&hunted.outcome);
                     traces = true;
                     let stacks = &hunted.outcome.stacks;
@@ -258,11 +239,11 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
             }
             Input::Sysmon(path) => {
                 let reporting = (&mut report, &mut progress);
-                let read = sysmon::hunt((&mut events, &chosen), path, &mut detector, reporting, common);
+                let read = sysmon::hunt((&mut events, &chosen), path, &mut hunt, reporting, common);
                 report.failed()?;
-                let of_rules = match rules.is_empty() {
+                let of_rules = match hunt.rules().is_empty() {
                     true => Ok(0),
-                    false => sysmon::hunt_rules((&mut log_rules, &rules), &chosen, path, &mut report),
+                    false => sysmon::hunt_rules((&mut log_rules, &mut hunt), &chosen, path, &mut report),
                 };
                 match of_rules {
                     Ok(count) => recognized |= count > 0,
@@ -285,8 +266,7 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     if traces && !has_stacks && !common.quiet {
         message(format_args!("{NO_STACKS}"));
     }
-    let results = report.closing(common);
-    let found = report.finish(common)?;
+    let (found, results) = report.finish(&mut hunt, common)?;
     let mut losses = losses.to_string();
     if unreadable > 0 {
         losses += &format!(", {} unreadable", counted(unreadable, "record", "records"));
@@ -373,6 +353,6 @@ fn open(files: &[PathBuf], arguments: &Arguments, common: &Common) -> Result<Vec
 
 /// Whether output is colored: only tables are.
 fn is_colored(arguments: &Arguments) -> bool {
-    arguments.format().is_ok_and(Format::is_for_people)
+    arguments.format().is_ok_and(FindingsFormat::is_for_people)
         && palette::is_wanted(arguments.output.output.as_deref())
 }

@@ -1,20 +1,17 @@
-//! Writes findings as they arrive, groups them into alerts, and counts them for the closing line.
+//! Writes findings as they arrive, then alerts and counts.
 
 use std::io::Write;
 use std::ops::ControlFlow;
 
 use anyhow::Result;
-use stackhound::detect::alert::{Alert, Alerts, sort};
-use stackhound::detect::report::{EventContext, Finding};
-use stackhound::detect::tuning::TuningReport;
-use stackhound::detect::{DetectionId, Evaluation, Outcome, Severity, Totals, Verdict};
-use stackhound::frames::Lists;
-use stackhound_export::findings::{FindingsFormat, Writer};
+use stackhound::detect::tuning::{Suppression, SuppressionCount, TuningReport};
+use stackhound::detect::{Severity, Totals};
+use stackhound::hunt::{EventFindings, Hunt, HuntReport};
+use stackhound_export::findings::Writer;
 
-use super::tuning::Tuner;
-use super::{Arguments, Format};
+use super::{Arguments, Format, baseline};
 use crate::options::Common;
-use crate::output::{Sink, counted, grouped};
+use crate::output::{Sink, counted, grouped, message};
 
 /// The limit of missing inputs in the closing line.
 const MISSING_SHOWN: usize = 3;
@@ -23,113 +20,25 @@ pub struct Report<'a> {
     arguments: &'a Arguments,
     writer: Writer,
     sink: Sink,
-    tuner: Tuner,
-    min_severity: Severity,
-    alerts: Alerts,
-    /// The alerts of earlier captures.
-    closed: Vec<Alert>,
-    totals: Totals,
-    with_stack: u64,
     /// The number of written findings that are not suppressed.
     written: u64,
     failure: Option<anyhow::Error>,
 }
 
-fn findings_format(format: Format) -> FindingsFormat {
-    match format {
-        Format::Table => FindingsFormat::Table,
-        Format::List => FindingsFormat::List,
-        Format::Summary => FindingsFormat::Summary,
-        Format::Ndjson => FindingsFormat::Ndjson,
-        Format::Ecs => FindingsFormat::Ecs,
-        Format::Ocsf => FindingsFormat::Ocsf,
-        Format::Navigator => FindingsFormat::Navigator,
-        Format::Csv => FindingsFormat::Csv,
-        Format::Timesketch => FindingsFormat::Timesketch,
-    }
-}
-
 impl<'a> Report<'a> {
-    pub fn open(arguments: &'a Arguments, lists: Lists, is_colored: bool) -> Result<Report<'a>> {
+    pub fn open(arguments: &'a Arguments, is_colored: bool) -> Result<Report<'a>> {
         let format = arguments.format()?;
-        let (min_severity, sink) = (arguments.min_severity(format), arguments.output.sentences(format)?);
-        let format = findings_format(format);
+        let sink = arguments.output.sentences(Format(format))?;
         let new = if arguments.sources.live { Writer::live } else { Writer::new };
-        let alerts = Alerts::new(lists.alert_window());
-        Ok(Report {
-            arguments,
-            writer: new(format, is_colored),
-            tuner: Tuner::open(arguments, lists)?,
-            sink,
-            min_severity,
-            alerts,
-            closed: Vec::new(),
-            totals: Totals::default(),
-            with_stack: 0,
-            written: 0,
-            failure: None,
-        })
+        let writer = new(format, is_colored);
+        Ok(Report { arguments, writer, sink, written: 0, failure: None })
     }
 
-    /// Whether any answer of the evaluation is written, or concerns rules or a baseline.
-    #[inline]
-    pub fn wants(&self, evaluation: &Evaluation) -> bool {
-        let needs_all = self.tuner.needs_all();
-        let is_wanted = |(id, outcome): (DetectionId, &Outcome)| {
-            self.is_answer(id, outcome) && (needs_all || outcome.severity >= self.min_severity)
-        };
-        match self.arguments.all {
-            true => evaluation.iter().any(is_wanted),
-            // No other answers are written.
-            false => evaluation.findings().any(is_wanted),
-        }
-    }
-
-    fn is_answer(&self, id: DetectionId, outcome: &Outcome) -> bool {
-        let is_answer = match outcome.verdict {
-            Verdict::Yes => true,
-            Verdict::Undetermined => self.arguments.all,
-            Verdict::No => false,
-        };
-        is_answer && self.is_selected(id)
-    }
-
-    /// Counts the answer of a rule. Returns whether it is written, or concerns exceptions: not if only
-    /// some detections are written.
-    pub fn wants_rule(&mut self, finding: &Finding, count: u64) -> bool {
-        if !self.arguments.only.is_empty() {
-            return false;
-        }
-        self.totals.add_rule(finding, count);
-        let is_answer = finding.outcome.verdict == Verdict::Yes || self.arguments.all;
-        is_answer && (self.tuner.needs_all() || finding.outcome.severity >= self.min_severity)
-    }
-
-    fn is_selected(&self, id: DetectionId) -> bool {
-        self.arguments.only.is_empty() || self.arguments.only.contains(&id)
-    }
-
-    /// Writes the selected findings of an event, and those of rules that are
-    /// [wanted](Report::wants_rule). Breaks if writing fails.
-    pub fn write(
-        &mut self,
-        event_context: &EventContext,
-        evaluation: Option<&Evaluation>,
-        of_rules: Vec<Finding>,
-    ) -> ControlFlow<()> {
-        let answers = evaluation.into_iter().flat_map(Evaluation::iter);
-        let selected = answers.filter(|(id, outcome)| self.is_answer(*id, outcome));
-        let mut findings: Vec<Finding> = selected.map(|(id, outcome)| Finding::new(id, *outcome)).collect();
-        findings.extend(of_rules);
-        self.tuner.apply(event_context, &mut findings);
-        let shows_suppressed = self.arguments.show_suppressed;
-        findings.retain(|finding| {
-            finding.outcome.severity >= self.min_severity
-                && (shows_suppressed || finding.suppressed.is_none())
-        });
-        self.alerts.add(event_context, &mut findings);
+    /// Writes the findings of an event, if there are any. Breaks if writing fails.
+    pub fn write(&mut self, event: Option<EventFindings>) -> ControlFlow<()> {
+        let Some(EventFindings { context, findings }) = event else { return ControlFlow::Continue(()) };
         self.written += findings.iter().filter(|finding| finding.is_reported()).count() as u64;
-        let written = self.writer.write(&mut self.sink, event_context, &findings);
+        let written = self.writer.write(&mut self.sink, &context, &findings);
         self.note(written)
     }
 
@@ -154,48 +63,69 @@ impl<'a> Report<'a> {
         self.failure.take().map_or(Ok(()), Err)
     }
 
-    /// Adds the totals of an input.
-    pub fn count(&mut self, with_stack: u64, totals: &Totals) {
-        self.with_stack += with_stack;
-        self.totals.merge(totals);
-    }
-
-    /// Adds one evaluation that represents a number of events.
-    pub fn count_one(&mut self, evaluation: &Evaluation, events: u64, has_stack: bool) {
-        self.totals.add(evaluation, events);
-        self.with_stack += if has_stack { events } else { 0 };
-    }
-
-    /// Starts another capture, so that no alert contains findings of both.
-    pub fn next_capture(&mut self) {
-        let next = Alerts::new(self.tuner.lists().alert_window());
-        let alerts = std::mem::replace(&mut self.alerts, next);
-        self.closed.extend(alerts.finish());
-    }
-
-    /// Reports the effects of rules and baselines. Returns the counts of evaluations and findings,
-    /// for the closing line.
-    pub fn closing(&mut self, common: &Common) -> String {
-        if !common.quiet {
-            self.tuner.announce();
-        }
-        self.tuner.change(&mut self.totals);
-        let selected: Vec<DetectionId> = DetectionId::all().filter(|id| self.is_selected(*id)).collect();
-        self.totals.retain(|id| selected.contains(&id));
-        closing(&self.totals, self.with_stack, self.min_severity)
-    }
-
-    /// Writes the alerts and counts, and the new baseline. Returns whether findings were written.
-    pub fn finish(mut self, common: &Common) -> Result<bool> {
+    /// Writes the alerts and counts, and the new baseline. Returns whether findings were written, and
+    /// the counts of evaluations and findings for the closing line.
+    pub fn finish(mut self, hunt: &mut Hunt, common: &Common) -> Result<(bool, String)> {
         self.failed()?;
-        self.closed.extend(self.alerts.finish());
-        sort(&mut self.closed);
-        let shown = self.arguments.show_suppressed;
-        let tuning = self.tuner.report().or_else(|| shown.then(TuningReport::default));
-        self.writer.finish(&mut self.sink, &self.closed, &self.totals, tuning.as_ref())?;
+        let min_severity = hunt.collector().min_severity();
+        let HuntReport { alerts, totals, with_stack, tuning } = hunt.take_report();
+        if !common.quiet {
+            tuning.iter().for_each(announce);
+        }
+        let results = closing(&totals, with_stack, min_severity);
+        self.writer.finish(&mut self.sink, &alerts, &totals, tuning.as_ref())?;
         self.sink.finish()?;
-        self.tuner.finish(common.quiet)?;
-        Ok(self.written > 0)
+        let baseline = hunt.collector().take_baseline();
+        if let Some((path, (baseline, skipped))) = self.arguments.write_baseline.as_ref().zip(baseline) {
+            baseline::write(path, &baseline)?;
+            if !common.quiet {
+                let skipped = match skipped {
+                    0 => String::new(),
+                    _ => {
+                        format!(", {} beyond the limits not learned", counted(skipped, "finding", "findings"))
+                    }
+                };
+                let entries = counted(baseline.len() as u64, "entry", "entries");
+                message(format_args!("{}: {entries}{skipped}", path.display()));
+            }
+        }
+        Ok((self.written > 0, results))
+    }
+}
+
+/// Writes the effects of exceptions and the baseline to standard error, one line for each kind.
+pub fn announce(tuning: &TuningReport) {
+    let each = |wanted: fn(&SuppressionCount) -> u64| -> Vec<String> {
+        let counted = tuning.rules.iter().filter(|rule| wanted(rule) > 0);
+        counted.map(|rule| format!("{} {}", grouped(wanted(rule)), described(&rule.suppression))).collect()
+    };
+    let suppressed = each(|rule| rule.suppressed);
+    if !suppressed.is_empty() {
+        message(format_args!("suppressed findings: {}", suppressed.join(", ")));
+    }
+    let expired = each(|rule| rule.expired);
+    if !expired.is_empty() {
+        message(format_args!(
+            "findings of expired exceptions, which no longer apply: {}",
+            expired.join(", ")
+        ));
+    }
+    if let Some(novelty) = tuning.novelty {
+        let [_, process, stack, new, excluded] = novelty.map(grouped);
+        message(format_args!(
+            "baseline: {} suppressed, {process} new process, {stack} new stack, {new} new process and stack, {excluded} not compared",
+            counted(tuning.known, "known finding", "known findings")
+        ));
+    }
+}
+
+/// A rule as text: `by the exception in line 12 (reason)`.
+fn described(rule: &Suppression) -> String {
+    let Suppression { by, line, reason, expires } = rule;
+    let until = if expires.is_empty() { String::new() } else { format!(", until {expires}") };
+    match line {
+        Some(line) => format!("by {} in line {line} ({reason}{until})", by.name()),
+        None => format!("by {} ({reason})", by.name()),
     }
 }
 
@@ -236,7 +166,7 @@ fn closing(totals: &Totals, with_stack: u64, min_severity: Severity) -> String {
 
 #[cfg(test)]
 mod tests {
-    use stackhound::detect::{Input, Inputs, Reason};
+    use stackhound::detect::{DetectionId, Input, Inputs, Outcome, Reason};
 
     use super::*;
 

@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use stackhound::detect::Detector;
+use stackhound::hunt::Hunt;
 use stackhound::trace::{UNPACKED_SIZE_MAX, is_trace_name};
 use stackhound_rules::evaluate::RuleAnswer;
 use stackhound_sysmon::rules::{LogRules, WindowsEvent};
@@ -14,7 +14,6 @@ use stackhound_sysmon::{Format, Found as Row, Sysmon, Totals, detect_format};
 
 use super::report::Report;
 use super::rows::RowFilter;
-use super::rules::Rules;
 use crate::options::Common;
 use crate::output::{counted, message};
 use crate::progress::Progress;
@@ -105,23 +104,25 @@ fn learn_file(sysmon: &mut Sysmon, path: &Path) -> Result<()> {
 pub fn hunt(
     (sysmon, chosen): (&mut Sysmon, &RowFilter),
     path: &Path,
-    detector: &mut Detector,
+    hunt: &mut Hunt,
     (report, progress): (&mut Report<'_>, &mut Progress),
     common: &Common,
 ) -> Result<Totals> {
     let name = path.display().to_string();
     let mut reported = 0;
+    let (detector, collector) = hunt.parts();
     let on = |found: Row<'_>| match found {
         Row::Evaluated(evaluated) => {
             progress.tick();
             if !chosen.wants(&evaluated) {
                 return ControlFlow::Continue(());
             }
-            report.count_one(evaluated.evaluation, evaluated.row.count, evaluated.frames > 0);
-            match report.wants(evaluated.evaluation) {
-                true => report.write(&evaluated.event_context(), Some(evaluated.evaluation), Vec::new()),
-                false => ControlFlow::Continue(()),
+            let evaluation = evaluated.evaluation;
+            collector.count(evaluation, evaluated.row.count, evaluated.frames > 0);
+            if !collector.wants(evaluation) {
+                return ControlFlow::Continue(());
             }
+            report.write(collector.add(evaluated.event_context(), Some(evaluation), Vec::new()))
         }
         Row::Unreadable(unreadable) => {
             reported += 1;
@@ -166,7 +167,7 @@ pub fn hunt(
 
 /// Evaluates rules on all events of a file or an event log, whatever their channels.
 pub fn hunt_rules(
-    (rules, definitions): (&mut LogRules, &Rules),
+    (log_rules, hunt): (&mut LogRules, &mut Hunt),
     chosen: &RowFilter,
     path: &Path,
     report: &mut Report<'_>,
@@ -176,21 +177,23 @@ pub fn hunt_rules(
     }
     let name = path.display().to_string();
     let (content, is_packed) = recognition::open(path)?;
+    let rules = hunt.rules().clone();
+    let collector = hunt.collector();
     let on = |event: &WindowsEvent, record: u64, answers: Vec<RuleAnswer>| {
         let event_context = event.context(&name, record);
         if !chosen.wants_event(event, &event_context) {
             return ControlFlow::Continue(());
         }
-        let findings = answers.into_iter().map(|answer| definitions.finding(answer));
-        let findings: Vec<_> = findings.filter(|finding| report.wants_rule(finding, event.count)).collect();
-        match findings.is_empty() {
-            true => ControlFlow::Continue(()),
-            false => report.write(&event_context, None, findings),
+        let findings = answers.into_iter().map(|answer| rules.finding(answer));
+        let findings = collector.rule_findings(findings, event.count);
+        if findings.is_empty() {
+            return ControlFlow::Continue(());
         }
+        report.write(collector.add(event_context, None, findings))
     };
     let events = match is_packed {
-        true => rules.hunt(unpacked(content)?, on)?,
-        false => rules.hunt(BufReader::with_capacity(BUFFER_SIZE, File::open(path)?), on)?,
+        true => log_rules.hunt(unpacked(content)?, on)?,
+        false => log_rules.hunt(BufReader::with_capacity(BUFFER_SIZE, File::open(path)?), on)?,
     };
     report.failed()?;
     Ok(events)

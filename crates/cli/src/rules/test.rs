@@ -13,17 +13,21 @@ use clap::Args;
 use serde::Deserialize;
 use serde_json::Value as Json;
 use stackhound::Pipeline;
-use stackhound::detect::Binaries;
+use stackhound::detect::report::Finding;
+use stackhound::detect::{Binaries, Severity};
 use stackhound::expr::{Value, Visitor};
-use stackhound::hunt::{HuntSession, RuleSession};
+use stackhound::hunt::{Analytics, FindingSelection, Hunt, Policy, Rules};
 use stackhound::trace::TraceFiles;
 use stackhound_rules::evaluate::{
     Elements, FieldRef, Mode, Position, ResolvedField, RuleEvent, RuleSet, Verdict,
 };
-use stackhound_rules::{EventName, Library, Part};
+use stackhound_rules::{EventName, Part};
 use stackhound_sysmon::rules::{LogRules, WindowsEvent};
 
-use super::{Files, content, yaml_files};
+use super::Files;
+use super::files::{content, read, yaml_files};
+use crate::config::SymbolArguments;
+use crate::hunt::policy::HuntSetup;
 use crate::naming;
 use crate::options::Common;
 use crate::outcome::Outcome;
@@ -93,8 +97,10 @@ impl Expected {
 
 /// Runs all cases. Something was found if a case fails.
 pub fn run(arguments: &Test, common: &Common) -> Result<Outcome> {
-    let library = super::read(&arguments.files.paths)?;
     let mode = if arguments.compat { Mode::Compatible } else { Mode::Strict };
+    let rules = Rules::new(read(&arguments.files.paths)?, mode);
+    let library = rules.library();
+    let tested_rules = TestedRules { rules: &rules, policy: policy(common)? };
     let (mut passed, mut failed, mut tested) = (0, 0, vec![false; library.rules.len()]);
     let mut sink = Sink::text(None)?;
     for path in yaml_files(&arguments.files.paths)? {
@@ -118,7 +124,7 @@ pub fn run(arguments: &Test, common: &Common) -> Result<Outcome> {
         tested[rule] = true;
         for case in &file.cases {
             let folder = path.parent().unwrap_or(Path::new(""));
-            let verdict = case.verdict(&library, rule, mode, folder);
+            let verdict = case.verdict(&tested_rules, rule, folder);
             let found = Expected::of(verdict.with_context(|| format!("{name}: {}", case.name))?);
             if found == case.verdict {
                 passed += 1;
@@ -144,9 +150,24 @@ pub fn run(arguments: &Test, common: &Common) -> Result<Outcome> {
     Ok(Outcome { found: failed > 0, ..Outcome::default() })
 }
 
+/// The rules under test, and the policy of the config file without what suppresses findings.
+struct TestedRules<'r> {
+    rules: &'r Rules,
+    policy: Policy,
+}
+
+/// The lists and image facts of the config file: detections, whose answers rules can use, need them.
+fn policy(common: &Common) -> Result<Policy> {
+    let quiet = Common { quiet: true, ..common.clone() };
+    let setup = HuntSetup::read(&SymbolArguments { symbol_path: None, online: false }, &quiet)?;
+    let HuntSetup { policy: Policy { lists, images, .. }, .. } = setup;
+    Ok(Policy { lists, images, ..Policy::default() })
+}
+
 impl Case {
     /// The best answer for any of the events; `None` is no.
-    fn verdict(&self, library: &Library, rule: usize, mode: Mode, folder: &Path) -> Result<Option<Verdict>> {
+    fn verdict(&self, tested: &TestedRules<'_>, rule: usize, folder: &Path) -> Result<Option<Verdict>> {
+        let (library, mode) = (tested.rules.library(), tested.rules.mode());
         let mut events = self.events.clone();
         if let Some(file) = &self.events_file {
             let text =
@@ -156,7 +177,7 @@ impl Case {
             }
         }
         let mut best = match &self.trace {
-            Some(trace) => self.of_trace(library, rule, mode, &folder.join(trace))?,
+            Some(trace) => self.of_trace(tested, rule, &folder.join(trace))?,
             None if events.is_empty() => bail!("expected `events`, `events_file` or `trace`"),
             None => None,
         };
@@ -192,29 +213,44 @@ impl Case {
         Ok(best)
     }
 
-    fn of_trace(&self, library: &Library, rule: usize, mode: Mode, path: &Path) -> Result<Option<Verdict>> {
+    fn of_trace(&self, tested: &TestedRules<'_>, rule: usize, path: &Path) -> Result<Option<Verdict>> {
         let trace = TraceFiles::file(path).open()?;
         let mut pipeline = Pipeline::new(&trace, stackhound::Passes::Two);
         if let Some(symbols) = &self.symbols {
             let folder = path.parent().unwrap_or(Path::new("")).join(symbols);
             pipeline = pipeline.with(naming::from_folder(&folder)?);
         }
-        let mut session = RuleSession::new(library, mode);
-        let mut hunt_session = HuntSession::new(Binaries::none(), pipeline.clock());
-        let (mut best, mut record, mut answers) = (None, 0, Vec::new());
-        pipeline.run(|view| {
-            record += 1;
-            hunt_session.observe(view);
-            if session.is_about(view) {
-                let can_evaluate = HuntSession::can_evaluate(view);
-                let evaluation = can_evaluate.then(|| hunt_session.evaluate(view));
-                session.evaluate(view, record, evaluation, &mut answers);
-                let own = answers.drain(..).filter(|answer| answer.rule == rule);
-                best = best.max(own.map(|answer| answer.verdict).max());
-            }
-            ControlFlow::Continue(())
-        });
+        let policy = Policy { rules: tested.rules.clone(), ..tested.policy.clone() };
+        let selection = FindingSelection {
+            analytics: Analytics::Rules,
+            undetermined: true,
+            ..FindingSelection::from_severity(Severity::Info)
+        };
+        let hunt = Hunt::new(policy, Binaries::none(), selection);
+        let (mut best, analytic) = (None, tested.rules.analytic(rule));
+        hunt.run(
+            pipeline,
+            Vec::new(),
+            |_| ControlFlow::Continue(true),
+            |event| {
+                let own = event.findings.iter().filter(|finding| finding.analytic == analytic);
+                best = best.max(own.filter_map(answer).max());
+                ControlFlow::Continue(())
+            },
+        );
         Ok(best)
+    }
+}
+
+/// The answer of a rule that a finding states.
+fn answer(finding: &Finding) -> Option<Verdict> {
+    match finding.outcome.verdict {
+        stackhound::detect::Verdict::Yes => Some(Verdict::Yes),
+        stackhound::detect::Verdict::Undetermined => {
+            let is_possible = finding.rule_match.as_ref().is_some_and(|of_rule| of_rule.is_possible);
+            Some(if is_possible { Verdict::Possible } else { Verdict::Undetermined })
+        }
+        stackhound::detect::Verdict::No => None,
     }
 }
 

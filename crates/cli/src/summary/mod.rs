@@ -11,6 +11,7 @@ use clap::{Args, ValueEnum};
 
 use self::trace::Summarized;
 use crate::config::SymbolArguments;
+use crate::hunt::policy::HuntSetup;
 use crate::inputs::{self, Grouping};
 use crate::options::{Common, Output};
 use crate::outcome::Outcome;
@@ -52,11 +53,12 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     let is_single = matches!(&arguments.files[..], [file] if !file.is_dir());
     let grouping = Grouping { separate: !is_single && !arguments.grouping.merge, ..arguments.grouping };
     let captures = inputs::captures(&arguments.files, grouping, common)?;
+    let setup = HuntSetup::read(&arguments.symbols, common)?;
     let mut damaged = false;
     let mut summarized: Vec<Summarized> = Vec::new();
     for (index, capture) in captures.iter().enumerate() {
         inputs::announce(&captures, index, common);
-        let summary = trace::summarize(capture, arguments, common)?;
+        let summary = trace::summarize(capture, arguments, &setup, common)?;
         damaged |= summary.is_damaged();
         summarized.push(summary);
     }

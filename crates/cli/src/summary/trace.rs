@@ -8,11 +8,9 @@ use stackhound::analysis::cpu::weights::Weighing;
 use stackhound::analysis::cpu::{Cpu, CpuReport};
 use stackhound::analysis::rows::{By, Row};
 use stackhound::cut::CutNote;
-use stackhound::detect::alert::{Alert, Alerts, sort};
-use stackhound::detect::report::{Finding, SourceLocation};
-use stackhound::detect::{Binaries, Severity, Totals};
-use stackhound::frames::Lists;
-use stackhound::hunt::HuntSession;
+use stackhound::detect::alert::Alert;
+use stackhound::detect::{Severity, Totals};
+use stackhound::hunt::{FindingSelection, HuntReport};
 use stackhound::profile::{CodeKind, Grouping, Profile};
 use stackhound::system::System;
 use stackhound::trace::Capture;
@@ -22,6 +20,8 @@ use stackhound_export::json::summary as json;
 
 use super::Arguments;
 use crate::filter::cut_window;
+use crate::hunt::announce;
+use crate::hunt::policy::HuntSetup;
 use crate::info::capture_info;
 use crate::naming;
 use crate::options::Common;
@@ -61,14 +61,19 @@ pub struct Summarized {
 }
 
 /// Reads a capture once, after its definitions.
-pub fn summarize(capture: &Capture, given: &Arguments, common: &Common) -> Result<Summarized> {
+pub fn summarize(
+    capture: &Capture,
+    given: &Arguments,
+    setup: &HuntSetup,
+    common: &Common,
+) -> Result<Summarized> {
     let trace = &capture.trace;
     let size = progress::size(trace);
     let mut progress = Progress::of(common, trace);
     let enrichment = naming::with_folders(&given.symbols, &[], false, common)?;
-    let mut pipeline = Pipeline::new(trace, Passes::Two).with(naming::in_full(enrichment));
-    let mut hunt = HuntSession::new(Binaries::none(), pipeline.clock());
-    let mut alerts = Alerts::new(Lists::default().alert_window());
+    let pipeline = Pipeline::new(trace, Passes::Two).with(naming::in_full(enrichment));
+    let hunt = setup.hunt(FindingSelection::from_severity(Severity::Info));
+    let (mut pipeline, mut trace_hunt) = hunt.start(pipeline, Vec::new());
     let mut contents = Contents::default();
     let cuts = CutNote::of(trace);
     let mut cpu = Cpu::new(String::new(), trace, cut_window(&cuts), Weighing::default());
@@ -76,16 +81,7 @@ pub fn summarize(capture: &Capture, given: &Arguments, common: &Common) -> Resul
     let outcome = pipeline.run(|view| {
         progress.tick_at(view);
         contents.observe(view);
-        hunt.observe(view);
-        if HuntSession::can_evaluate(view) {
-            let evaluation = hunt.evaluate(view);
-            let mut findings: Vec<Finding> =
-                evaluation.findings().map(|(id, outcome)| Finding::new(id, *outcome)).collect();
-            if !findings.is_empty() {
-                let location = SourceLocation { file: String::new(), record: 0 };
-                alerts.add(&hunt.event_context(view, location), &mut findings);
-            }
-        }
+        trace_hunt.event(view, true);
         or_stop(cpu.observe(view, || true), &mut failure)
     });
     if let Some(full) = failure {
@@ -94,8 +90,10 @@ pub fn summarize(capture: &Capture, given: &Arguments, common: &Common) -> Resul
     let (known, _, naming) = pipeline.parts();
     let cpu = cpu.finish(known, naming);
     let symbols = symbols(known.system(), &cpu.profile);
-    let mut alerts = alerts.finish();
-    sort(&mut alerts);
+    let HuntReport { alerts, totals, tuning, .. } = trace_hunt.finish(pipeline).take_report();
+    if !common.quiet {
+        tuning.iter().for_each(announce);
+    }
     let first = |by| {
         let mut rows = cpu.rows(by);
         rows.truncate(ROWS);
@@ -105,7 +103,6 @@ pub fn summarize(capture: &Capture, given: &Arguments, common: &Common) -> Resul
     progress.clear();
     let files: Vec<&str> = trace.sources().iter().map(|source| &*source.name).collect();
     let (files, arguments) = (files.join(" "), shell_arguments(given));
-    let totals = hunt.totals();
     Ok(Summarized {
         contents,
         cuts,

@@ -5,7 +5,7 @@
 //! equal to the files of that name that the commands write; with `STACKHOUND_WRITE_PICTURES`, they
 //! are written instead. All commands run in a folder where `trace.etl` is the demo trace,
 //! `network.etl` a capture of packets, and `example.stacks` the trace of the examples about call
-//! trees. `known.txt` and `lists.toml` are the arguments of `hunt` in `docs/hunt.md`. The commands
+//! trees. `known.txt`, `lists.toml` and `policy.toml` are the files of `docs/hunt.md`. The commands
 //! that `explain` recommends are also run there.
 
 use crate::fixtures;
@@ -212,6 +212,7 @@ fn folder() -> tempfile::TempDir {
     std::fs::write(location("example.stacks"), fixtures::trace().as_bytes()).unwrap();
     std::fs::write(location("known.txt"), "C:\\Windows\\explorer.exe\n").unwrap();
     std::fs::write(location("lists.toml"), "[alerts]\nwindow_seconds = 300\n").unwrap();
+    std::fs::write(location("policy.toml"), "[hunt]\nlists = 'lists.toml'\n").unwrap();
     rules(folder.path());
     for (name, image) in IMAGES {
         std::fs::copy(stored(&location("symbols"), image), location(name)).unwrap();

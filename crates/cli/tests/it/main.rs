@@ -34,6 +34,7 @@ mod names;
 mod numbers;
 mod one_answer;
 mod one_fact;
+mod one_hunt;
 #[cfg(unix)]
 mod open;
 mod packets;

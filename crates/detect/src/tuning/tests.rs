@@ -103,7 +103,7 @@ fn exceptions_expire_in_trace_time() {
     for day in ["2027-01-31", "2027-02-01", "2027-02-02"] {
         tuning.apply(&event(day), &mut finding("CS07", 1));
     }
-    let [count] = &tuning.counts()[..] else { panic!() };
+    let [count] = &tuning.take_counts()[..] else { panic!() };
     assert_eq!((count.suppressed, count.expired), (3, 6));
     assert_eq!((count.suppression.line, &*count.suppression.reason), (Some(1), "until the update"));
 }
@@ -120,7 +120,7 @@ fn the_largest_counts_are_added() {
             let event_context = EventContext { count: u64::MAX, ..event("2026-05-01") };
             tuning.apply(&event_context, &mut finding("CS07", 1));
         }
-        let [count] = &tuning.counts()[..] else { panic!("{rules}") };
+        let [count] = &tuning.take_counts()[..] else { panic!("{rules}") };
         assert_eq!((count.suppressed, count.expired), expected, "{rules}");
     }
 }

@@ -102,7 +102,7 @@ pub struct DiffRow<'a> {
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(test, derive(JsonSchema))]
 pub struct DiffFindings<'a> {
-    /// Number of pairs of detection and program in either trace.
+    /// Number of pairs of detection or rule and program in either trace.
     pub compared: u64,
     /// Number of changes.
     pub changed: u64,
@@ -112,13 +112,13 @@ pub struct DiffFindings<'a> {
     pub rows: Vec<DiffFinding<'a>>,
 }
 
-/// The findings of one detection in one program.
+/// The findings of one detection or rule in one program.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(test, derive(JsonSchema))]
 pub struct DiffFinding<'a> {
-    /// Id of the detection.
-    pub id: &'static str,
-    /// Title of the detection.
+    /// Id of the detection or rule.
+    pub id: &'a str,
+    /// Title of the detection or rule.
     pub title: &'a str,
     /// The highest severity.
     pub severity: &'static str,

@@ -1,5 +1,6 @@
 //! Evaluates rules on the events of a trace.
 
+mod definitions;
 mod event_name;
 mod field;
 mod look_up;
@@ -10,9 +11,10 @@ use stackhound_detect::Evaluation;
 use stackhound_pipeline::EventView;
 pub use stackhound_rules::evaluate::RuleAnswer;
 use stackhound_rules::evaluate::{Answer, Counts, Mode, Position, RuleSet};
-use stackhound_rules::{EventName, Library, Need};
+use stackhound_rules::{EventName, Library};
 use stackhound_trace::TraceTime;
 
+pub use definitions::Rules;
 use event_name::event_name;
 use field::TraceField;
 use look_up::TraceEvent;
@@ -21,8 +23,6 @@ use look_up::TraceEvent;
 #[derive(Debug)]
 pub struct RuleSession {
     rules: RuleSet<TraceField>,
-    needs_detections: bool,
-    names_functions: bool,
     /// The time of the last evaluated event: losses since then concern sequences.
     checked: Option<TraceTime>,
 }
@@ -30,29 +30,7 @@ pub struct RuleSession {
 impl RuleSession {
     /// Compiles the rules of a library.
     pub fn new(library: &Library, mode: Mode) -> RuleSession {
-        let needs_detections = std::cell::Cell::new(false);
-        let rules = RuleSet::new(library, mode, |used, event| {
-            let resolved = TraceField::resolve(used, event);
-            if let Some(found) = &resolved {
-                let of_detections = matches!(found.field, TraceField::Findings | TraceField::IsFound(_));
-                needs_detections.set(needs_detections.get() || of_detections);
-            }
-            resolved
-        });
-        let conditions = library.rules.iter().filter_map(|rule| rule.condition.as_ref().ok());
-        let names_functions =
-            conditions.into_iter().any(|condition| condition.needs.has(Need::FunctionNames));
-        RuleSession { rules, needs_detections: needs_detections.get(), names_functions, checked: None }
-    }
-
-    /// Whether rules use names of functions: they should then be looked up in advance.
-    pub fn names_functions(&self) -> bool {
-        self.names_functions
-    }
-
-    /// Whether rules use the answers of detections.
-    pub fn needs_detections(&self) -> bool {
-        self.needs_detections
+        RuleSession { rules: RuleSet::new(library, mode, TraceField::resolve), checked: None }
     }
 
     /// The numbers of answers of a rule, by its index in the library.
@@ -68,8 +46,8 @@ impl RuleSession {
     }
 
     /// Evaluates the rules about an event, and adds their answers. `evaluation` are the answers of
-    /// detections for the same event, if rules [need them](RuleSession::needs_detections). Events must
-    /// be passed in the order of the trace; `record` is the number of the event in it.
+    /// detections for the same event, if there are any. Events must be passed in the order of the
+    /// trace; `record` is the number of the event in it.
     pub fn evaluate(
         &mut self,
         view: &EventView<'_>,

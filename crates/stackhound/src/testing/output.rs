@@ -1,13 +1,15 @@
 //! Writes, replays, selects and evaluates generated events.
 
 use std::io::{Cursor, Seek, Write};
+use std::ops::ControlFlow;
 
 use stackhound_detect::{Binaries, Evaluation};
 use stackhound_etl::write::{EtlWriter, Session, Totals};
 use stackhound_etl::{EtlFile, LogfileHeader};
-use stackhound_hunt::HuntSession;
+use stackhound_hunt::{FindingSelection, Hunt, Policy};
 use stackhound_live::{Incoming, Overflow, Queue, channel};
-use stackhound_pipeline::Predicate;
+use stackhound_pipeline::{Passes, Pipeline, Predicate};
+use stackhound_trace::{OpenTrace, Source};
 
 use super::Error;
 use super::event::{OwnedEvent, SESSION};
@@ -51,7 +53,7 @@ fn session(header: &LogfileHeader, processors: u16) -> Session {
 /// are held in memory.
 ///
 /// # Errors
-/// As [`write_etl`].
+/// As [`write_etl`], and [`Error::Open`].
 pub fn incoming(events: impl IntoIterator<Item = OwnedEvent>) -> Result<Incoming, Error> {
     let (file, _) = write_etl(Cursor::new(Vec::new()), events)?;
     let etl_file = EtlFile::open(file.into_inner().into())?;
@@ -101,16 +103,17 @@ pub fn select(
 /// detections use without one. The result has one entry for each of these events, in time order.
 ///
 /// # Errors
-/// As [`incoming`] and [`Trace::run`].
+/// As [`write_etl`], and [`Error::Open`].
 pub fn evaluate(events: impl IntoIterator<Item = OwnedEvent>) -> Result<Vec<Evaluation>, Error> {
-    let (mut hunt_session, mut evaluated) = (None, Vec::new());
-    Trace::blocks(incoming(events)?).run(|event| {
-        let clock = || event.event().block().session().clock();
-        let hunt_session = hunt_session.get_or_insert_with(|| HuntSession::new(Binaries::none(), clock()));
-        hunt_session.observe(event);
-        if HuntSession::can_evaluate(event) {
-            evaluated.push(*hunt_session.evaluate(event));
-        }
-    })?;
+    let (file, _) = write_etl(Cursor::new(Vec::new()), events)?;
+    let source = Source::new("", EtlFile::open(file.into_inner().into())?);
+    let trace = OpenTrace::new(vec![source], 1).map_err(crate::Error::from)?;
+    let hunt = Hunt::new(Policy::default(), Binaries::none(), FindingSelection::default());
+    let (mut pipeline, mut trace_hunt) = hunt.start(Pipeline::new(&trace, Passes::One), Vec::new());
+    let mut evaluated = Vec::new();
+    pipeline.run(|view| {
+        evaluated.extend(trace_hunt.evaluate(view).copied());
+        ControlFlow::Continue(())
+    });
     Ok(evaluated)
 }
