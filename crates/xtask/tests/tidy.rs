@@ -511,3 +511,43 @@ fn ids_of_events_are_written_once() {
     }
     assert!(found.is_empty(), "use the constants of schema:\n{}", found.join("\n"));
 }
+
+/// Events of traces and live sessions are evaluated in one place, by one policy. Tests may evaluate single events.
+#[test]
+fn hunts_have_one_driver() {
+    const DRIVER: &str = "hunt/src/hunt.rs";
+    let crates = root().join("crates");
+    let mut files = Vec::new();
+    sources(&crates, &mut files);
+    let mut callers = Vec::new();
+    for file in files {
+        let location = file.strip_prefix(&crates).expect("a file of a crate");
+        let is_test = location.components().any(|part| {
+            ["tests", "benches", "examples", "tests.rs", "xtask"].iter().any(|test| part.as_os_str() == *test)
+        });
+        let code = product_code(&std::fs::read_to_string(&file).expect("text"));
+        if !is_test && ["huntsession::new(", "rulesession::new("].iter().any(|call| code.contains(call)) {
+            callers.push(location.to_owned());
+        }
+    }
+    assert_eq!(callers, [Path::new(DRIVER)], "use `Hunt`, so that the whole policy applies");
+}
+
+/// Folders with crates are in the picture with which ARCHITECTURE.md begins, by name.
+#[test]
+fn the_picture_has_every_crate() {
+    let text = std::fs::read_to_string(root().join("ARCHITECTURE.md")).expect("text");
+    let picture = text.split("```").nth(1).expect("a picture");
+    let words: BTreeSet<&str> = picture.split(|c: char| !c.is_alphanumeric() && c != '-').collect();
+    let mut missing = Vec::new();
+    for folder in ["crates", "crates/record", "crates/kstack"] {
+        for entry in std::fs::read_dir(root().join(folder)).expect("a folder") {
+            let path = entry.expect("an entry").path();
+            let name = path.file_name().and_then(|name| name.to_str()).expect("a name").to_owned();
+            if path.join("Cargo.toml").exists() && !words.contains(&*name) {
+                missing.push(path);
+            }
+        }
+    }
+    assert!(missing.is_empty(), "{missing:?}");
+}
