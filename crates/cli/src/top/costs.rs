@@ -434,6 +434,6 @@ mod tests {
     #[test]
     fn each_measurement_is_a_command() {
         let names = costs::METRICS.map(|metric| metric.name);
-        assert_eq!(MEASUREMENTS.map(|measurement| measurement.metric.name), names);
+        assert_eq!(MEASUREMENTS.map(|measurement| measurement.metric.name).to_vec(), names.to_vec());
     }
 }
