@@ -29,6 +29,7 @@ pub mod rows;
 pub mod scheduling;
 mod services;
 pub mod slices;
+pub mod stack_counts;
 mod stacks;
 pub mod wait;
 mod window;
