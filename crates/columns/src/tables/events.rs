@@ -16,198 +16,80 @@ use super::findings::EventIds;
 use super::stacks::Stacks;
 use super::state::ProcessUids;
 use super::{Pending, TableId};
-use crate::layout::{Column, NumberColumn, SharedColumn, Storage, Table, TextColumn, Type};
+use crate::layout::TextColumn;
 use crate::rows::{Rows, SharedText, SharedTexts};
 
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Columns {
-    number: NumberColumn,
-    time: NumberColumn,
-    ts: NumberColumn,
-    cpu: NumberColumn,
-    pid: NumberColumn,
-    tid: NumberColumn,
-    process: SharedColumn,
-    process_uid: NumberColumn,
-    provider: SharedColumn,
-    event: SharedColumn,
-    id: NumberColumn,
-    opcode: NumberColumn,
-    version: NumberColumn,
-    fields: TextColumn,
-    file_path: TextColumn,
-    registry_path: TextColumn,
-    registry_value: TextColumn,
-    target_pid: NumberColumn,
-    target_tid: NumberColumn,
-    target_process_uid: NumberColumn,
-    create_requested: SharedColumn,
-    create_completion: SharedColumn,
-    create_result: SharedColumn,
-    create_status: NumberColumn,
-    service: SharedColumn,
-    call_routine: NumberColumn,
-    call_completion: SharedColumn,
-    call_status: NumberColumn,
-    call_duration: NumberColumn,
-    stack_state: SharedColumn,
-    stack_also: SharedColumn,
-    stack_id: NumberColumn,
-    contains_unbacked: SharedColumn,
-    other_addresses: TextColumn,
-}
-
-pub(super) fn table() -> (Table, Columns) {
-    let mut t = Table::new(TableId::Events.name(), "An event, in the order of time.");
-    let ascending = |column: Column| column.stored(Storage::Ascending);
-    let columns = Columns {
-        number: t.number(ascending(Column::required(
-            "number",
-            Type::UInt64,
-            "Position of the event in the trace, starting at 1. With `trace`, it identifies the event.",
-        ))),
-        time: t.number(ascending(Column::optional(
-            "time",
-            Type::Time,
-            "Time of the event; null if it is before 1677 or after 2262.",
-        ))),
-        ts: t.number(ascending(Column::required(
-            "ts",
-            Type::Int64,
-            "Raw time: ticks of the session's clock.",
-        ))),
-        cpu: t.number(Column::optional("cpu", Type::UInt16, "The processor.")),
-        pid: t.number(Column::optional("pid", Type::UInt32, "The process of the event.")),
-        tid: t.number(Column::optional("tid", Type::UInt32, "The thread of the event.")),
-        process: t.shared(Column::optional("process", Type::Text, "File name of the program.")),
-        process_uid: t.number(
-            Column::optional("process_uid", Type::UInt64, "The process, in `processes`.")
-                .stored(Storage::LookUp),
-        ),
-        provider: t.shared(Column::required(
-            "provider",
-            Type::Text,
-            "Name or GUID of the provider; of kernel events, their class.",
-        )),
-        event: t.shared(Column::required(
-            "event",
-            Type::Text,
-            "Name of the event; `Class/Type` for kernel classes.",
-        )),
-        id: t.number(Column::required("id", Type::UInt16, "Id of the event; 0 for kernel classes.")),
-        opcode: t.number(Column::required("opcode", Type::UInt8, "Opcode; for kernel classes, the type.")),
-        version: t.number(Column::required("version", Type::UInt8, "Version of the fields.")),
-        fields: t.text(
-            Column::required(
-                "fields",
-                Type::Text,
-                "The decoded fields, as JSON: the key `fields` of `events`.",
-            )
-            .stored(Storage::Distinct),
-        ),
-        file_path: t.text(
-            Column::optional("file_path", Type::Text, "The file that the event is about.")
-                .stored(Storage::LookUp),
-        ),
-        registry_path: t.text(
-            Column::optional("registry_path", Type::Text, "The registry key that the event is about.")
-                .stored(Storage::LookUp),
-        ),
-        registry_value: t.text(Column::optional(
-            "registry_value",
-            Type::Text,
-            "The registry value; empty for the default value of the key.",
-        )),
-        target_pid: t.number(Column::optional(
-            "target_pid",
-            Type::UInt32,
-            "The process that the event acts on, if it is not its own.",
-        )),
-        target_tid: t.number(Column::optional(
-            "target_tid",
-            Type::UInt32,
-            "The thread that the event acts on, if it is not its own.",
-        )),
-        target_process_uid: t.number(Column::optional(
-            "target_process_uid",
-            Type::UInt64,
-            "The process of `target_pid`, in `processes`.",
-        )),
-        create_requested: t.shared(Column::optional(
-            "create_requested",
-            Type::Text,
-            "For creating or opening a file: the requested disposition.",
-        )),
-        create_completion: t.shared(Column::optional(
-            "create_completion",
-            Type::Text,
-            "Whether its end was found, otherwise why not.",
-        )),
-        create_result: t.shared(Column::optional(
-            "create_result",
-            Type::Text,
-            "Its result; null unless completed.",
-        )),
-        create_status: t.number(Column::optional(
-            "create_status",
-            Type::UInt32,
-            "Its NTSTATUS; null unless completed.",
-        )),
-        service: t.shared(Column::optional(
-            "service",
-            Type::Text,
-            "For system calls: the name of the service.",
-        )),
-        call_routine: t.number(Column::optional(
-            "call_routine",
-            Type::UInt64,
-            "Address of the service's routine.",
-        )),
-        call_completion: t.shared(Column::optional(
-            "call_completion",
-            Type::Text,
-            "Whether entry and exit of the system call were found, otherwise why not.",
-        )),
-        call_status: t.number(Column::optional(
-            "call_status",
-            Type::UInt32,
-            "NTSTATUS of the system call; null unless completed.",
-        )),
-        call_duration: t.number(Column::optional(
-            "call_duration",
-            Type::UInt64,
-            "Nanoseconds from entry to exit; null unless completed.",
-        )),
-        stack_state: t.shared(Column::optional(
-            "stack_state",
-            Type::Text,
-            "The first applicable state of the stack; null for events to which the policy gives no stack.",
-        )),
-        stack_also: t.shared(Column::optional(
-            "stack_also",
-            Type::Text,
-            "The other applicable states, separated by `|`; null if there are none.",
-        )),
-        stack_id: t.number(
-            Column::optional(
-                "stack_id",
-                Type::UInt64,
-                "The stack, in `stacks` and `frames`; null without frames.",
-            )
-            .stored(Storage::LookUp),
-        ),
-        contains_unbacked: t.shared(Column::optional(
-            "contains_unbacked",
-            Type::Text,
-            "Whether a user frame is in no image: `yes`, `no` or `undetermined`; null without a stack.",
-        )),
-        other_addresses: t.text(Column::optional(
-            "other_addresses",
-            Type::Text,
-            "Addresses of the frames outside of modules, innermost first, separated by `|`.",
-        )),
-    };
-    (t, columns)
+columns! {
+    pub(super) Columns {
+        /// Position of the event in the trace, starting at 1. With `trace`, it identifies the event.
+        number: number required UInt64 Ascending,
+        /// Time of the event; null if it is before 1677 or after 2262.
+        time: number optional Time Ascending,
+        /// Raw time: ticks of the session's clock.
+        ts: number required Int64 Ascending,
+        /// The processor.
+        cpu: number optional UInt16,
+        /// The process of the event.
+        pid: number optional UInt32,
+        /// The thread of the event.
+        tid: number optional UInt32,
+        /// File name of the program.
+        process: shared optional,
+        /// The process, in `processes`.
+        process_uid: number optional UInt64 LookUp,
+        /// Name or GUID of the provider; of kernel events, their class.
+        provider: shared required,
+        /// Name of the event; `Class/Type` for kernel classes.
+        event: shared required,
+        /// Id of the event; 0 for kernel classes.
+        id: number required UInt16,
+        /// Opcode; for kernel classes, the type.
+        opcode: number required UInt8,
+        /// Version of the fields.
+        version: number required UInt8,
+        /// The decoded fields, as JSON: the key `fields` of `events`.
+        fields: text required Distinct,
+        /// The file that the event is about.
+        file_path: text optional LookUp,
+        /// The registry key that the event is about.
+        registry_path: text optional LookUp,
+        /// The registry value; empty for the default value of the key.
+        registry_value: text optional,
+        /// The process that the event acts on, if it is not its own.
+        target_pid: number optional UInt32,
+        /// The thread that the event acts on, if it is not its own.
+        target_tid: number optional UInt32,
+        /// The process of `target_pid`, in `processes`.
+        target_process_uid: number optional UInt64,
+        /// For creating or opening a file: the requested disposition.
+        create_requested: shared optional,
+        /// Whether its end was found, otherwise why not.
+        create_completion: shared optional,
+        /// Its result; null unless completed.
+        create_result: shared optional,
+        /// Its NTSTATUS; null unless completed.
+        create_status: number optional UInt32,
+        /// For system calls: the name of the service.
+        service: shared optional,
+        /// Address of the service's routine.
+        call_routine: number optional UInt64,
+        /// Whether entry and exit of the system call were found, otherwise why not.
+        call_completion: shared optional,
+        /// NTSTATUS of the system call; null unless completed.
+        call_status: number optional UInt32,
+        /// Nanoseconds from entry to exit; null unless completed.
+        call_duration: number optional UInt64,
+        /// The first applicable state of the stack; null for events to which the policy gives no stack.
+        stack_state: shared optional,
+        /// The other applicable states, separated by `|`; null if there are none.
+        stack_also: shared optional,
+        /// The stack, in `stacks` and `frames`; null without frames.
+        stack_id: number optional UInt64 LookUp,
+        /// Whether a user frame is in no image: `yes`, `no` or `undetermined`; null without a stack.
+        contains_unbacked: shared optional,
+        /// Addresses of the frames outside of modules, innermost first, separated by `|`.
+        other_addresses: text optional,
+    }
 }
 
 /// The parts of a row that are computed.
@@ -225,7 +107,7 @@ impl EventParts {
     /// The parts with these columns.
     #[cfg(feature = "arrow")]
     pub fn of(columns: &[usize]) -> EventParts {
-        let (_, c) = table();
+        let c = Columns::of(&mut TableId::Events.empty());
         let has =
             |range: std::ops::RangeInclusive<usize>| columns.iter().any(|column| range.contains(column));
         EventParts {
@@ -310,7 +192,7 @@ impl Events {
     pub fn new(trace: u64, parts: EventParts) -> Events {
         Events {
             parts,
-            pending: Pending::new(table(), trace),
+            pending: Pending::new(TableId::Events, Columns::of, trace),
             texts: SharedTexts::default(),
             owners: OwnerCache::default(),
             schemas: HashMap::default(),

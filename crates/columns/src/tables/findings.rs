@@ -8,81 +8,60 @@ use stackhound_export::json::finding as document;
 use stackhound_types::FileTime;
 
 use super::{Pending, TableId};
-use crate::layout::{Column, NumberColumn, Table, TextColumn, Type};
 use crate::rows::Rows;
 
-#[derive(Clone, Copy, Debug)]
-pub(super) struct FindingColumns {
-    number: NumberColumn,
-    time: NumberColumn,
-    detection: TextColumn,
-    title: TextColumn,
-    severity: TextColumn,
-    pid: NumberColumn,
-    tid: NumberColumn,
-    process: TextColumn,
-    process_uid: NumberColumn,
-    event: TextColumn,
-    stack_id: NumberColumn,
-    alert: TextColumn,
-    document: TextColumn,
+columns! {
+    pub(super) FindingColumns {
+        /// The event, in `events`.
+        number: number required UInt64,
+        /// Time of the event.
+        time: number optional Time,
+        /// The detection, such as `CS07`.
+        detection: text required,
+        /// Title of the detection.
+        title: text required,
+        /// `info`, `low`, `medium`, `high` or `critical`.
+        severity: text required,
+        /// The acting process.
+        pid: number optional UInt32,
+        /// The acting thread.
+        tid: number optional UInt32,
+        /// File name of its program.
+        process: text optional,
+        /// The process of the event, in `processes`.
+        process_uid: number optional UInt64,
+        /// Name of the event.
+        event: text required,
+        /// The stack of the event, in `stacks`.
+        stack_id: number optional UInt64,
+        /// Key of its alert, in `alerts`.
+        alert: text required,
+        /// The finding with all facts, as JSON: a line of `hunt`.
+        document: text required,
+    }
 }
 
-pub(super) fn findings_table() -> (Table, FindingColumns) {
-    let mut t = Table::new(TableId::Findings.name(), "A finding of a detection about an event.");
-    let text = |name, doc| Column::required(name, Type::Text, doc);
-    let number = |name, r#type, doc| Column::optional(name, r#type, doc);
-    let columns = FindingColumns {
-        number: t.number(Column::required("number", Type::UInt64, "The event, in `events`.")),
-        time: t.number(number("time", Type::Time, "Time of the event.")),
-        detection: t.text(text("detection", "The detection, such as `CS07`.")),
-        title: t.text(text("title", "Title of the detection.")),
-        severity: t.text(text("severity", "`info`, `low`, `medium`, `high` or `critical`.")),
-        pid: t.number(number("pid", Type::UInt32, "The acting process.")),
-        tid: t.number(number("tid", Type::UInt32, "The acting thread.")),
-        process: t.text(Column::optional("process", Type::Text, "File name of its program.")),
-        process_uid: t.number(number(
-            "process_uid",
-            Type::UInt64,
-            "The process of the event, in `processes`.",
-        )),
-        event: t.text(text("event", "Name of the event.")),
-        stack_id: t.number(number("stack_id", Type::UInt64, "The stack of the event, in `stacks`.")),
-        alert: t.text(text("alert", "Key of its alert, in `alerts`.")),
-        document: t.text(text("document", "The finding with all facts, as JSON: a line of `hunt`.")),
-    };
-    (t, columns)
-}
-
-#[derive(Clone, Copy, Debug)]
-pub(super) struct AlertColumns {
-    alert: TextColumn,
-    score: NumberColumn,
-    severity: TextColumn,
-    count: NumberColumn,
-    pid: NumberColumn,
-    process: TextColumn,
-    first_seen: NumberColumn,
-    last_seen: NumberColumn,
-    document: TextColumn,
-}
-
-pub(super) fn alerts_table() -> (Table, AlertColumns) {
-    let mut t = Table::new(TableId::Alerts.name(), "The findings about one process within a time window.");
-    let text = |name, doc| Column::required(name, Type::Text, doc);
-    let time = |name, doc| Column::optional(name, Type::Time, doc);
-    let columns = AlertColumns {
-        alert: t.text(text("alert", "Key of the alert.")),
-        score: t.number(Column::required("score", Type::UInt32, "Score from 1 to 100.")),
-        severity: t.text(text("severity", "The highest severity of its findings.")),
-        count: t.number(Column::required("count", Type::UInt64, "Number of findings.")),
-        pid: t.number(Column::optional("pid", Type::UInt32, "The acting process.")),
-        process: t.text(Column::optional("process", Type::Text, "File name of its program.")),
-        first_seen: t.number(time("first_seen", "Time of the first event.")),
-        last_seen: t.number(time("last_seen", "Time of the last event.")),
-        document: t.text(text("document", "The alert with all facts, as JSON: a line of `hunt`.")),
-    };
-    (t, columns)
+columns! {
+    pub(super) AlertColumns {
+        /// Key of the alert.
+        alert: text required,
+        /// Score from 1 to 100.
+        score: number required UInt32,
+        /// The highest severity of its findings.
+        severity: text required,
+        /// Number of findings.
+        count: number required UInt64,
+        /// The acting process.
+        pid: number optional UInt32,
+        /// File name of its program.
+        process: text optional,
+        /// Time of the first event.
+        first_seen: number optional Time,
+        /// Time of the last event.
+        last_seen: number optional Time,
+        /// The alert with all facts, as JSON: a line of `hunt`.
+        document: text required,
+    }
 }
 
 fn time(ticks: u64) -> Option<FileTime> {
@@ -103,7 +82,7 @@ pub(crate) struct Findings(Pending<FindingColumns>);
 
 impl Findings {
     pub fn new(trace: u64) -> Findings {
-        Findings(Pending::new(findings_table(), trace))
+        Findings(Pending::new(TableId::Findings, FindingColumns::of, trace))
     }
 
     pub fn is_full(&self) -> bool {
@@ -145,7 +124,7 @@ pub(crate) struct Alerts;
 
 impl Alerts {
     pub fn rows(alerts: &[Alert], trace: u64) -> Rows {
-        let Pending { mut rows, columns: c, .. } = Pending::new(alerts_table(), trace);
+        let Pending { mut rows, columns: c, .. } = Pending::new(TableId::Alerts, AlertColumns::of, trace);
         for alert in alerts {
             rows.begin();
             rows.text(c.alert, &alert.key);

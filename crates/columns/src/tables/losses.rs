@@ -4,37 +4,24 @@ use stackhound_pipeline::Outcome;
 use stackhound_trace::OpenTrace;
 
 use super::{Pending, TableId};
-use crate::layout::{Column, NumberColumn, Table, TextColumn, Type};
 use crate::rows::Rows;
 
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Columns {
-    kind: TextColumn,
-    count: NumberColumn,
-    file: TextColumn,
-    offset: NumberColumn,
-    bytes: NumberColumn,
-    reason: TextColumn,
-}
-
-pub(super) fn table() -> (Table, Columns) {
-    let mut t = Table::new(
-        TableId::Losses.name(),
-        "A kind of loss or a damaged region. A trace without rows is complete.",
-    );
-    let columns = Columns {
-        kind: t.text(Column::required(
-            "kind",
-            Type::Text,
-            "`events-lost` and `buffers-lost`, as Windows counted them; `buffers-missing`, by their numbers; `events-out-of-order`; `damage`.",
-        )),
-        count: t.number(Column::required("count", Type::UInt64, "Number of events or buffers; 1 for damage.")),
-        file: t.text(Column::optional("file", Type::Text, "For damage: the name of the file.")),
-        offset: t.number(Column::optional("offset", Type::UInt64, "For damage: its offset in the file.")),
-        bytes: t.number(Column::optional("bytes", Type::UInt64, "For damage: the number of skipped bytes.")),
-        reason: t.text(Column::optional("reason", Type::Text, "For damage: its reason.")),
-    };
-    (t, columns)
+columns! {
+    pub(super) Columns {
+        /// `events-lost` and `buffers-lost`, as Windows counted them; `buffers-missing`, by their numbers;
+        /// `events-out-of-order`; `damage`.
+        kind: text required,
+        /// Number of events or buffers; 1 for damage.
+        count: number required UInt64,
+        /// For damage: the name of the file.
+        file: text optional,
+        /// For damage: its offset in the file.
+        offset: number optional UInt64,
+        /// For damage: the number of skipped bytes.
+        bytes: number optional UInt64,
+        /// For damage: its reason.
+        reason: text optional,
+    }
 }
 
 /// The rows of losses.
@@ -44,7 +31,7 @@ pub(crate) struct Losses;
 impl Losses {
     /// The losses and damage that a run found.
     pub fn rows(opened: &OpenTrace, outcome: &Outcome, trace: u64) -> Rows {
-        let Pending { mut rows, columns: c, .. } = Pending::new(table(), trace);
+        let Pending { mut rows, columns: c, .. } = Pending::new(TableId::Losses, Columns::of, trace);
         let stats = &outcome.trace;
         let counts = [
             ("events-lost", stats.events_lost),

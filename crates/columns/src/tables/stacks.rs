@@ -17,117 +17,58 @@ use super::state::module_id;
 use super::symbols::Symbols;
 use super::{Pending, TableId};
 use crate::id::IdParts;
-use crate::layout::{Column, NumberColumn, Storage, Table, TextColumn, Type};
 use crate::rows::Rows;
 
-#[derive(Clone, Copy, Debug)]
-pub(super) struct StackColumns {
-    stack_id: NumberColumn,
-    frames: NumberColumn,
-    user_frames: NumberColumn,
-    unbacked_frames: NumberColumn,
-    user_modules: TextColumn,
-    kernel_modules: TextColumn,
-    final_user_module: TextColumn,
-    final_kernel_module: TextColumn,
+columns! {
+    pub(super) StackColumns {
+        /// Id of the stack: equal for equal frames relative to modules, on every machine.
+        stack_id: number required UInt64 LookUp,
+        /// Number of frames.
+        frames: number required UInt16,
+        /// Number of user frames.
+        user_frames: number required UInt16,
+        /// Number of user frames that are in no image.
+        unbacked_frames: number required UInt16,
+        /// Modules of the user frames, innermost first, such as `ntdll.dll|KERNELBASE.dll|unbacked`.
+        user_modules: text required,
+        /// Modules of the kernel frames before the first user frame.
+        kernel_modules: text required,
+        /// The innermost user module that does more than pass calls on, or `jit:clr`, `unbacked` or `unknown`; null
+        /// without user frames.
+        final_user_module: text optional,
+        /// The module of the innermost frame, if it is a kernel frame.
+        final_kernel_module: text optional,
+    }
 }
 
-pub(super) fn stacks_table() -> (Table, StackColumns) {
-    let mut t = Table::new(TableId::Stacks.name(), "A distinct stack of a trace.");
-    let columns = StackColumns {
-        stack_id: t.number(stack_id()),
-        frames: t.number(Column::required("frames", Type::UInt16, "Number of frames.")),
-        user_frames: t.number(Column::required("user_frames", Type::UInt16, "Number of user frames.")),
-        unbacked_frames: t.number(Column::required(
-            "unbacked_frames",
-            Type::UInt16,
-            "Number of user frames that are in no image.",
-        )),
-        user_modules: t.text(Column::required(
-            "user_modules",
-            Type::Text,
-            "Modules of the user frames, innermost first, such as `ntdll.dll|KERNELBASE.dll|unbacked`.",
-        )),
-        kernel_modules: t.text(Column::required(
-            "kernel_modules",
-            Type::Text,
-            "Modules of the kernel frames before the first user frame.",
-        )),
-        final_user_module: t.text(Column::optional(
-            "final_user_module",
-            Type::Text,
-            "The innermost user module that does more than pass calls on, or `jit:clr`, `unbacked` or `unknown`; null without user frames.",
-        )),
-        final_kernel_module: t.text(Column::optional(
-            "final_kernel_module",
-            Type::Text,
-            "The module of the innermost frame, if it is a kernel frame.",
-        )),
-    };
-    (t, columns)
-}
-
-fn stack_id() -> Column {
-    let doc = "Id of the stack: equal for equal frames relative to modules, on every machine.";
-    Column::required("stack_id", Type::UInt64, doc).stored(Storage::LookUp)
-}
-
-#[derive(Clone, Copy, Debug)]
-pub(super) struct FrameColumns {
-    stack_id: NumberColumn,
-    depth: NumberColumn,
-    mode: TextColumn,
-    wow64: NumberColumn,
-    module_id: NumberColumn,
-    module: TextColumn,
-    rva: NumberColumn,
-    is_return: NumberColumn,
-    backing: TextColumn,
-    region: TextColumn,
-    method: TextColumn,
-    signature: TextColumn,
-}
-
-pub(super) fn frames_table() -> (Table, FrameColumns) {
-    let mut t = Table::new(TableId::Frames.name(), "A frame of a distinct stack of a trace.");
-    let columns = FrameColumns {
-        stack_id: t.number(stack_id()),
-        depth: t.number(Column::required("depth", Type::UInt16, "Position in the stack; 0 is innermost.")),
-        mode: t.text(Column::required("mode", Type::Text, "`kernel` or `user`.")),
-        wow64: t.number(Column::required(
-            "wow64",
-            Type::Flag,
-            "Whether it is 32-bit code of a process on 64-bit Windows.",
-        )),
-        module_id: t.number(Column::optional("module_id", Type::UInt64, "The module, in `modules`.")),
-        module: t.text(
-            Column::optional(
-                "module",
-                Type::Text,
-                "File name of the module, or `jit:` and the runtime of JIT-compiled code.",
-            )
-            .stored(Storage::LookUp),
-        ),
-        rva: t.number(Column::optional("rva", Type::UInt64, "Offset in the module in bytes.")),
-        is_return: t.number(Column::required(
-            "is_return",
-            Type::Flag,
-            "Whether it is a return address, and not that of an instruction.",
-        )),
-        backing: t.text(Column::required(
-            "backing",
-            Type::Text,
-            "Whether the code is in an image or from a known runtime: `backed`, `unbacked` or `unknown`.",
-        )),
-        region: t.text(Column::optional(
-            "region",
-            Type::Text,
-            "Kind of memory of a user frame outside of modules: `mapped`, `private`, `jit:clr`, `jit:script` or `unknown`.",
-        )),
-        method: t.text(Column::optional("method", Type::Text, "The JIT-compiled method with its namespace.")),
-        signature: t.text(Column::optional("signature", Type::Text, "Signature of the method.")),
-    };
-    (t, columns)
+columns! {
+    pub(super) FrameColumns {
+        /// Id of the stack: equal for equal frames relative to modules, on every machine.
+        stack_id: number required UInt64 LookUp,
+        /// Position in the stack; 0 is innermost.
+        depth: number required UInt16,
+        /// `kernel` or `user`.
+        mode: text required,
+        /// Whether it is 32-bit code of a process on 64-bit Windows.
+        wow64: number required Flag,
+        /// The module, in `modules`.
+        module_id: number optional UInt64,
+        /// File name of the module, or `jit:` and the runtime of JIT-compiled code.
+        module: text optional LookUp,
+        /// Offset in the module in bytes.
+        rva: number optional UInt64,
+        /// Whether it is a return address, and not that of an instruction.
+        is_return: number required Flag,
+        /// Whether the code is in an image or from a known runtime: `backed`, `unbacked` or `unknown`.
+        backing: text required,
+        /// Kind of memory of a user frame outside of modules: `mapped`, `private`, `jit:clr`, `jit:script` or
+        /// `unknown`.
+        region: text optional,
+        /// The JIT-compiled method with its namespace.
+        method: text optional,
+        /// Signature of the method.
+        signature: text optional,
+    }
 }
 
 /// A stack of an event.
@@ -179,8 +120,8 @@ const KNOWN_MAX: usize = 1 << 14;
 impl Stacks {
     pub fn new(trace: u64) -> Stacks {
         Stacks {
-            stacks: Pending::new(stacks_table(), trace),
-            frames: Pending::new(frames_table(), trace),
+            stacks: Pending::new(TableId::Stacks, StackColumns::of, trace),
+            frames: Pending::new(TableId::Frames, FrameColumns::of, trace),
             known: HashMap::default(),
             single: None,
             ids: HashMap::default(),

@@ -77,30 +77,20 @@ fn evidence(evidence: Evidence) -> &'static str {
     }
 }
 
-/// The columns of a lifetime.
-#[derive(Clone, Copy, Debug)]
-struct SpanColumns {
-    start_time: NumberColumn,
-    end_time: NumberColumn,
-    start_evidence: TextColumn,
-    end_evidence: TextColumn,
+columns! {
+    SpanColumns {
+        /// Its start; null if that was before the trace.
+        start_time: number optional Time,
+        /// Its end; null if none is known.
+        end_time: number optional Time,
+        /// What states the start: `observed`, `rundown-at-start`, `rundown-at-end` or `unknown`.
+        start_evidence: text required,
+        /// What states the end, as for the start.
+        end_evidence: text required,
+    }
 }
 
 impl SpanColumns {
-    fn of(t: &mut Table) -> SpanColumns {
-        let time = |name, doc| Column::optional(name, Type::Time, doc);
-        let text = |name, doc| Column::required(name, Type::Text, doc);
-        SpanColumns {
-            start_time: t.number(time("start_time", "Its start; null if that was before the trace.")),
-            end_time: t.number(time("end_time", "Its end; null if none is known.")),
-            start_evidence: t.text(text(
-                "start_evidence",
-                "What states the start: `observed`, `rundown-at-start`, `rundown-at-end` or `unknown`.",
-            )),
-            end_evidence: t.text(text("end_evidence", "What states the end, as for the start.")),
-        }
-    }
-
     fn set(self, rows: &mut Rows, span: Span, clock: &Clock) {
         utc(clock, span.from).iter().for_each(|&time| rows.time(self.start_time, time));
         utc(clock, span.to).iter().for_each(|&time| rows.time(self.end_time, time));
@@ -109,16 +99,25 @@ impl SpanColumns {
     }
 }
 
-#[derive(Clone, Copy, Debug)]
-pub(super) struct ProcessColumns {
-    process_uid: NumberColumn,
-    pid: NumberColumn,
-    parent_uid: NumberColumn,
-    facts: FactColumns<ProcessFact>,
-    module_id: NumberColumn,
-    exit_status: NumberColumn,
-    span: SpanColumns,
+columns! {
+    pub(super) ProcessColumns {
+        /// Id of the process: equal in all traces of a machine that state the same start time.
+        process_uid: number required UInt64 LookUp,
+        /// Process id.
+        pid: number required UInt32,
+        /// The process that it inherits from, in `processes`.
+        parent_uid: number optional UInt64,
+        facts: group ProcessFactColumns,
+        /// The image of the program, in `modules`.
+        module_id: number optional UInt64,
+        /// Exit status.
+        exit_status: number optional UInt32,
+        span: group SpanColumns,
+    }
 }
+
+type ProcessFactColumns = FactColumns<ProcessFact>;
+type ThreadFactColumns = FactColumns<ThreadFact>;
 
 /// The columns of facts: one for each row of the catalogue.
 #[derive(Clone, Copy, Debug)]
@@ -164,146 +163,76 @@ impl<F: FactId> FactColumns<F> {
     }
 }
 
-fn process_uid(doc: &'static str) -> Column {
-    Column::required("process_uid", Type::UInt64, doc).stored(Storage::LookUp)
+columns! {
+    pub(super) ThreadColumns {
+        /// The process, in `processes`.
+        process_uid: number required UInt64 LookUp,
+        /// Process id.
+        pid: number required UInt32,
+        /// Thread id.
+        tid: number required UInt32,
+        /// The last name that a program assigned to it.
+        name: text optional,
+        /// The module that contains the function that the thread was created for, in `modules`.
+        start_module_id: number optional UInt64,
+        facts: group ThreadFactColumns,
+        span: group SpanColumns,
+    }
 }
 
-pub(super) fn processes_table() -> (Table, ProcessColumns) {
-    let mut t = Table::new(TableId::Processes.name(), "A process of a trace.");
-    let number = |name, r#type, doc| Column::optional(name, r#type, doc);
-    let columns = ProcessColumns {
-        process_uid: t.number(process_uid(
-            "Id of the process: equal in all traces of a machine that state the same start time.",
-        )),
-        pid: t.number(Column::required("pid", Type::UInt32, "Process id.")),
-        parent_uid: t.number(number(
-            "parent_uid",
-            Type::UInt64,
-            "The process that it inherits from, in `processes`.",
-        )),
-        facts: FactColumns::of(&mut t),
-        module_id: t.number(number("module_id", Type::UInt64, "The image of the program, in `modules`.")),
-        exit_status: t.number(number("exit_status", Type::UInt32, "Exit status.")),
-        span: SpanColumns::of(&mut t),
-    };
-    (t, columns)
+columns! {
+    pub(super) ModuleColumns {
+        /// Id of the module: equal for equal names, time stamps and sizes, on every machine.
+        module_id: number required UInt64,
+        /// File name.
+        name: text required,
+        /// Path of the first load in the trace; `regions` has the paths of all loads.
+        path: text required,
+        /// Time stamp in its header.
+        time_date_stamp: number optional UInt32,
+        /// Size in memory in bytes.
+        size: number optional UInt64,
+        /// Checksum in its header.
+        checksum: number optional UInt32,
+        /// File name of its PDB.
+        pdb: text optional,
+        /// GUID of its PDB.
+        pdb_guid: text optional,
+        /// Age of its PDB.
+        pdb_age: number optional UInt32,
+        /// Company, from the version resource.
+        company: text optional,
+        /// Product, from the version resource.
+        product: text optional,
+        /// Description, from the version resource.
+        description: text optional,
+        /// Version, from the version resource.
+        file_version: text optional,
+        /// Original file name, from the version resource.
+        original_file_name: text optional,
+    }
 }
 
-#[derive(Clone, Copy, Debug)]
-pub(super) struct ThreadColumns {
-    process_uid: NumberColumn,
-    pid: NumberColumn,
-    tid: NumberColumn,
-    name: TextColumn,
-    start_module_id: NumberColumn,
-    facts: FactColumns<ThreadFact>,
-    span: SpanColumns,
-}
-
-pub(super) fn threads_table() -> (Table, ThreadColumns) {
-    let mut t = Table::new(TableId::Threads.name(), "A thread of a trace.");
-    let number = |name, doc| Column::optional(name, Type::UInt64, doc);
-    let columns = ThreadColumns {
-        process_uid: t.number(process_uid("The process, in `processes`.")),
-        pid: t.number(Column::required("pid", Type::UInt32, "Process id.")),
-        tid: t.number(Column::required("tid", Type::UInt32, "Thread id.")),
-        name: t.text(Column::optional("name", Type::Text, "The last name that a program assigned to it.")),
-        start_module_id: t.number(number(
-            "start_module_id",
-            "The module that contains the function that the thread was created for, in `modules`.",
-        )),
-        facts: FactColumns::of(&mut t),
-        span: SpanColumns::of(&mut t),
-    };
-    (t, columns)
-}
-
-#[derive(Clone, Copy, Debug)]
-pub(super) struct ModuleColumns {
-    module_id: NumberColumn,
-    name: TextColumn,
-    path: TextColumn,
-    time_date_stamp: NumberColumn,
-    size: NumberColumn,
-    checksum: NumberColumn,
-    pdb: TextColumn,
-    pdb_guid: TextColumn,
-    pdb_age: NumberColumn,
-    company: TextColumn,
-    product: TextColumn,
-    description: TextColumn,
-    file_version: TextColumn,
-    original_file_name: TextColumn,
-}
-
-pub(super) fn modules_table() -> (Table, ModuleColumns) {
-    let mut t = Table::new(TableId::Modules.name(), "A distinct image that processes or the kernel loaded.");
-    let text = |name, doc| Column::optional(name, Type::Text, doc);
-    let number = |name, r#type, doc| Column::optional(name, r#type, doc);
-    let columns = ModuleColumns {
-        module_id: t.number(Column::required(
-            "module_id",
-            Type::UInt64,
-            "Id of the module: equal for equal names, time stamps and sizes, on every machine.",
-        )),
-        name: t.text(Column::required("name", Type::Text, "File name.")),
-        path: t.text(Column::required(
-            "path",
-            Type::Text,
-            "Path of the first load in the trace; `regions` has the paths of all loads.",
-        )),
-        time_date_stamp: t.number(number("time_date_stamp", Type::UInt32, "Time stamp in its header.")),
-        size: t.number(number("size", Type::UInt64, "Size in memory in bytes.")),
-        checksum: t.number(number("checksum", Type::UInt32, "Checksum in its header.")),
-        pdb: t.text(text("pdb", "File name of its PDB.")),
-        pdb_guid: t.text(text("pdb_guid", "GUID of its PDB.")),
-        pdb_age: t.number(number("pdb_age", Type::UInt32, "Age of its PDB.")),
-        company: t.text(text("company", "Company, from the version resource.")),
-        product: t.text(text("product", "Product, from the version resource.")),
-        description: t.text(text("description", "Description, from the version resource.")),
-        file_version: t.text(text("file_version", "Version, from the version resource.")),
-        original_file_name: t
-            .text(text("original_file_name", "Original file name, from the version resource.")),
-    };
-    (t, columns)
-}
-
-#[derive(Clone, Copy, Debug)]
-pub(super) struct RegionColumns {
-    process_uid: NumberColumn,
-    pid: NumberColumn,
-    base: NumberColumn,
-    size: NumberColumn,
-    kind: TextColumn,
-    protection: TextColumn,
-    module_id: NumberColumn,
-    path: TextColumn,
-    span: SpanColumns,
-}
-
-pub(super) fn regions_table() -> (Table, RegionColumns) {
-    let mut t = Table::new(
-        TableId::Regions.name(),
-        "A load of an image, a mapped section, or a call that reserved or committed memory. Parts of memory can have been freed before the stated end.",
-    );
-    let text = |name, doc| Column::optional(name, Type::Text, doc);
-    let number = |name, r#type, doc| Column::optional(name, r#type, doc);
-    let columns = RegionColumns {
-        process_uid: t.number(number(
-            "process_uid",
-            Type::UInt64,
-            "The process, in `processes`; null for the kernel.",
-        )),
-        pid: t.number(number("pid", Type::UInt32, "Process id; null for the kernel.")),
-        base: t.number(Column::required("base", Type::UInt64, "Start address.")),
-        size: t.number(Column::required("size", Type::UInt64, "Size in bytes.")),
-        kind: t.text(Column::required("kind", Type::Text, "`image`, `mapped`, or `private`.")),
-        protection: t.text(text("protection", "Protection when it was mapped, such as `R-X`.")),
-        module_id: t.number(number("module_id", Type::UInt64, "The image, in `modules`.")),
-        path: t.text(text("path", "Path of the file.").stored(Storage::LookUp)),
-        span: SpanColumns::of(&mut t),
-    };
-    (t, columns)
+columns! {
+    pub(super) RegionColumns {
+        /// The process, in `processes`; null for the kernel.
+        process_uid: number optional UInt64,
+        /// Process id; null for the kernel.
+        pid: number optional UInt32,
+        /// Start address.
+        base: number required UInt64,
+        /// Size in bytes.
+        size: number required UInt64,
+        /// `image`, `mapped`, or `private`.
+        kind: text required,
+        /// Protection when it was mapped, such as `R-X`.
+        protection: text optional,
+        /// The image, in `modules`.
+        module_id: number optional UInt64,
+        /// Path of the file.
+        path: text optional LookUp,
+        span: group SpanColumns,
+    }
 }
 
 /// The rows of the state of a trace.
@@ -321,17 +250,21 @@ impl State {
         let clock = pipeline.clock();
         let state = pipeline.trace_state();
         let system = state.system();
-        let mut processes = Pending::new(processes_table(), trace);
+        let mut processes = Pending::new(TableId::Processes, ProcessColumns::of, trace);
         for view in pipeline.processes() {
             process(&mut processes, &view, state, uids, &clock);
         }
-        let mut threads = Pending::new(threads_table(), trace);
+        let mut threads = Pending::new(TableId::Threads, ThreadColumns::of, trace);
         for thread in system.threads() {
             add_thread(&mut threads, state, thread, uids, &clock);
         }
-        let mut modules = Pending::new(modules_table(), trace);
-        let mut regions =
-            Regions { pending: Pending::new(regions_table(), trace), state, uids, clock: &clock };
+        let mut modules = Pending::new(TableId::Modules, ModuleColumns::of, trace);
+        let mut regions = Regions {
+            pending: Pending::new(TableId::Regions, RegionColumns::of, trace),
+            state,
+            uids,
+            clock: &clock,
+        };
         let mut known = HashSet::<u64, FxBuildHasher>::default();
         for module in system.modules() {
             let id = module_id(&identity(module));

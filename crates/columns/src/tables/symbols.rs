@@ -10,47 +10,25 @@ use stackhound_symbols::{Origin, Symbolizer};
 use stackhound_types::{AddressKind, ModuleIdentity, Rva};
 
 use super::{Pending, TableId};
-use crate::layout::{Column, NumberColumn, Table, TextColumn, Type};
 use crate::rows::Rows;
 
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Columns {
-    module_id: NumberColumn,
-    rva: NumberColumn,
-    is_return: NumberColumn,
-    name: TextColumn,
-    offset: NumberColumn,
-    origin: TextColumn,
-    names: TextColumn,
-}
-
-pub(super) fn table() -> (Table, Columns) {
-    let mut t = Table::new(
-        TableId::Symbols.name(),
-        "The names of an offset in a module, for frames of which names were found.",
-    );
-    let columns = Columns {
-        module_id: t.number(Column::required("module_id", Type::UInt64, "The module, in `modules`.")),
-        rva: t.number(Column::required("rva", Type::UInt64, "Offset in the module in bytes.")),
-        is_return: t.number(Column::required("is_return", Type::Flag, "As in `frames`.")),
-        name: t.text(Column::required("name", Type::Text, "The best name of the function.")),
-        offset: t.number(Column::required(
-            "offset",
-            Type::UInt64,
-            "Bytes from the start of the function to the address.",
-        )),
-        origin: t.text(Column::required(
-            "origin",
-            Type::Text,
-            "Source of the name: `pdb`, `export` or `nearest_export`.",
-        )),
-        names: t.text(Column::required(
-            "names",
-            Type::Text,
-            "All names, the source line and inlined functions, as JSON: the keys of frames in `events`.",
-        )),
-    };
-    (t, columns)
+columns! {
+    pub(super) Columns {
+        /// The module, in `modules`.
+        module_id: number required UInt64,
+        /// Offset in the module in bytes.
+        rva: number required UInt64,
+        /// As in `frames`.
+        is_return: number required Flag,
+        /// The best name of the function.
+        name: text required,
+        /// Bytes from the start of the function to the address.
+        offset: number required UInt64,
+        /// Source of the name: `pdb`, `export` or `nearest_export`.
+        origin: text required,
+        /// All names, the source line and inlined functions, as JSON: the keys of frames in `events`.
+        names: text required,
+    }
 }
 
 /// An address in a module, relative to it.
@@ -113,7 +91,7 @@ impl Symbols {
     /// Names the places, and returns the rows of those with names. `known` has earlier names, which
     /// stay unless these are from a better source.
     pub fn rows(self, symbolizer: &mut Symbolizer, mut known: HashMap<Place, Named, FxBuildHasher>) -> Rows {
-        let Pending { mut rows, columns: c, .. } = Pending::new(table(), self.trace);
+        let Pending { mut rows, columns: c, .. } = Pending::new(TableId::Symbols, Columns::of, self.trace);
         let mut numbers = Vec::with_capacity(self.places.len());
         for place in &self.places {
             let module = symbolizer.module(&self.modules[&place.module]);

@@ -3,49 +3,37 @@
 use stackhound_types::FileTime;
 
 use super::{Pending, TableId};
-use crate::layout::{Column, NumberColumn, Table, TextColumn, Type};
 use crate::rows::Rows;
 
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Columns {
-    version: NumberColumn,
-    program: TextColumn,
-    computer: TextColumn,
-    boot_time: NumberColumn,
-    build: NumberColumn,
-    processors: NumberColumn,
-    start_time: NumberColumn,
-    end_time: NumberColumn,
-    files: TextColumn,
-    bytes: NumberColumn,
-    selection: TextColumn,
-    read_events: NumberColumn,
-    events: NumberColumn,
-}
-
-pub(super) fn table() -> (Table, Columns) {
-    let mut t = Table::new(
-        TableId::Traces.name(),
-        "A trace. Its row exists if and only if all its other files are complete.",
-    );
-    let optional = |name, r#type, doc| Column::optional(name, r#type, doc);
-    let required = |name, r#type, doc| Column::required(name, r#type, doc);
-    let columns = Columns {
-        version: t.number(required("version", Type::UInt32, "Version of the tables.")),
-        program: t.text(required("program", Type::Text, "Version of the program that wrote them.")),
-        computer: t.text(optional("computer", Type::Text, "Name of the computer.")),
-        boot_time: t.number(optional("boot_time", Type::Time, "Boot time.")),
-        build: t.number(optional("build", Type::UInt32, "Build number of Windows.")),
-        processors: t.number(optional("processors", Type::UInt32, "Number of processors.")),
-        start_time: t.number(optional("start_time", Type::Time, "Start of the trace.")),
-        end_time: t.number(optional("end_time", Type::Time, "Time of its last event.")),
-        files: t.text(required("files", Type::Text, "Names of its files, separated by `|`.")),
-        bytes: t.number(required("bytes", Type::UInt64, "Size of its files in bytes.")),
-        selection: t.text(required("selection", Type::Text, "Which events were selected; empty for all.")),
-        read_events: t.number(required("read_events", Type::UInt64, "Number of events that were read.")),
-        events: t.number(required("events", Type::UInt64, "Number of rows of `events`.")),
-    };
-    (t, columns)
+columns! {
+    pub(super) Columns {
+        /// Version of the tables.
+        version: number required UInt32,
+        /// Version of the program that wrote them.
+        program: text required,
+        /// Name of the computer.
+        computer: text optional,
+        /// Boot time.
+        boot_time: number optional Time,
+        /// Build number of Windows.
+        build: number optional UInt32,
+        /// Number of processors.
+        processors: number optional UInt32,
+        /// Start of the trace.
+        start_time: number optional Time,
+        /// Time of its last event.
+        end_time: number optional Time,
+        /// Names of its files, separated by `|`.
+        files: text required,
+        /// Size of its files in bytes.
+        bytes: number required UInt64,
+        /// Which events were selected; empty for all.
+        selection: text required,
+        /// Number of events that were read.
+        read_events: number required UInt64,
+        /// Number of rows of `events`.
+        events: number required UInt64,
+    }
 }
 
 /// The facts about a trace.
@@ -69,7 +57,7 @@ pub(crate) struct Traces;
 
 impl Traces {
     pub fn rows(of: &TraceRow<'_>, trace: u64) -> Rows {
-        let Pending { mut rows, columns: c, .. } = Pending::new(table(), trace);
+        let Pending { mut rows, columns: c, .. } = Pending::new(TableId::Traces, Columns::of, trace);
         rows.begin();
         rows.number(c.version, super::VERSION);
         rows.text(c.program, env!("CARGO_PKG_VERSION"));
