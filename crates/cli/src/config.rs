@@ -8,12 +8,10 @@ use std::path::Path;
 use anyhow::{Result, anyhow};
 use clap::{Args, Subcommand};
 use serde::{Deserialize, Serialize};
-use stackhound::frames::{
-    EventPattern, KernelSymbols, Level, Origin, Policy, PolicyText as SymbolPolicyText,
-};
+use stackhound::frames::{EventPattern, KernelSymbols, Level, Origin, Policy, PolicyText};
 use stackhound_export::json::symbols::Setting;
 
-use crate::hunt_files::{PolicyFiles, PolicyText};
+use crate::hunt_files::{HuntText, PolicyFiles};
 use crate::inputs;
 use crate::options::{Common, ListFormat, Output};
 use crate::outcome::Outcome;
@@ -35,7 +33,7 @@ pub struct ConfigText {
     kernel_symbols: Option<KernelSymbols>,
     events: BTreeMap<EventPattern, Level>,
     symbols: SymbolsText,
-    hunt: PolicyText,
+    hunt: HuntText,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -128,7 +126,7 @@ impl Config {
         let stated = read_file(file)?;
         let origin = Origin::Named(file.display().to_string().into());
         let ConfigText { kernel_symbols, events, symbols, hunt } = stated;
-        self.policy.put(SymbolPolicyText { kernel_symbols, events }, origin.clone());
+        self.policy.put(PolicyText { kernel_symbols, events }, origin.clone());
         self.symbol_path.put(symbols.path.map(Some), &origin);
         self.online.put(symbols.online, &origin);
         self.memory_limit_mib.put(symbols.memory_limit_mib, &origin);

@@ -43,7 +43,7 @@ pub struct PolicyArguments {
 /// The section `hunt` of a config file. Paths are relative to its folder.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct PolicyText {
+pub struct HuntText {
     images: Option<Vec<PathBuf>>,
     image_facts: Option<Vec<PathBuf>>,
     trust: Option<Vec<PathBuf>>,
@@ -84,7 +84,7 @@ impl Default for PolicyFiles {
 
 impl PolicyFiles {
     /// Overrides what the section of a config file states.
-    pub fn put(&mut self, text: PolicyText, file: &Path, origin: &Origin) {
+    pub fn put(&mut self, text: HuntText, file: &Path, origin: &Origin) {
         let folder = file.parent().unwrap_or(Path::new(""));
         let one = |path: PathBuf| folder.join(path);
         let all = |paths: Vec<PathBuf>| paths.into_iter().map(one).collect();

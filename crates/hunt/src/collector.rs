@@ -36,7 +36,6 @@ pub struct HuntReport {
 pub struct FindingCollector {
     selection: FindingSelection,
     tuner: Tuner,
-    alert_window: u64,
     alerts: Alerts,
     /// The alerts of earlier captures.
     closed: Vec<Alert>,
@@ -45,16 +44,19 @@ pub struct FindingCollector {
 }
 
 impl FindingCollector {
-    pub(crate) fn new(selection: FindingSelection, tuner: Tuner, alert_window: u64) -> FindingCollector {
+    pub(crate) fn new(selection: FindingSelection, tuner: Tuner) -> FindingCollector {
         FindingCollector {
             selection,
+            alerts: Alerts::new(tuner.lists().alert_window()),
             tuner,
-            alert_window,
-            alerts: Alerts::new(alert_window),
             closed: Vec::new(),
             totals: Totals::default(),
             with_stack: 0,
         }
+    }
+
+    pub(crate) fn learn(&mut self) {
+        self.tuner.learn();
     }
 
     /// Whether any answer of the evaluation is passed on, or concerns exceptions or a baseline.
@@ -131,7 +133,8 @@ impl FindingCollector {
 
     /// Ends the alerts of a capture, so that none contains findings of two.
     pub(crate) fn end_capture(&mut self) {
-        let alerts = std::mem::replace(&mut self.alerts, Alerts::new(self.alert_window));
+        let next = Alerts::new(self.tuner.lists().alert_window());
+        let alerts = std::mem::replace(&mut self.alerts, next);
         self.closed.extend(alerts.finish());
     }
 

@@ -27,21 +27,17 @@ pub struct Hunt {
 impl Hunt {
     /// A hunt by a policy, with these image and symbol files of the recorded machine.
     pub fn new(policy: Policy, binaries: Binaries, selection: FindingSelection) -> Hunt {
-        Hunt::with(policy, binaries, selection, false)
-    }
-
-    /// As [`Hunt::new`], and also collects the usual findings for a baseline, which
-    /// [`FindingCollector::take_baseline`] returns.
-    pub fn learning(policy: Policy, binaries: Binaries, selection: FindingSelection) -> Hunt {
-        Hunt::with(policy, binaries, selection, true)
-    }
-
-    fn with(policy: Policy, binaries: Binaries, selection: FindingSelection, learns: bool) -> Hunt {
         let Policy { lists, images, tuning, baseline, rules } = policy;
-        let alert_window = lists.alert_window();
-        let tuner = Tuner::new(lists.clone(), tuning, baseline, learns);
-        let collector = FindingCollector::new(selection, tuner, alert_window);
+        let collector = FindingCollector::new(selection, Tuner::new(lists.clone(), tuning, baseline));
         Hunt { detector: Detector::new(lists, binaries).with_images(images), rules, collector }
+    }
+
+    /// The same hunt, which also collects the usual findings for a baseline:
+    /// [`FindingCollector::take_baseline`] returns it.
+    #[must_use]
+    pub fn learning(mut self) -> Hunt {
+        self.collector.learn();
+        self
     }
 
     /// The lists of the policy.

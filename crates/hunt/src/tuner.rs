@@ -27,17 +27,27 @@ pub(crate) struct Tuner {
 
 impl Tuner {
     /// `lists` are those of the detections.
-    pub fn new(lists: Lists, rules: Tuning, known: Option<Baseline>, learns: bool) -> Tuner {
+    pub fn new(lists: Lists, rules: Tuning, known: Option<Baseline>) -> Tuner {
         Tuner {
             lists,
             rules,
             known,
             by_baseline: Suppression::by_baseline(),
-            learner: learns.then(Learner::default),
+            learner: None,
             novelty: Default::default(),
             known_suppressed: 0,
             changes: BTreeMap::new(),
         }
+    }
+
+    /// The lists of the detections.
+    pub fn lists(&self) -> &Lists {
+        &self.lists
+    }
+
+    /// Also collects a new baseline.
+    pub fn learn(&mut self) {
+        self.learner = Some(Learner::default());
     }
 
     /// Whether findings of any severity matter, because rules or a baseline concern them.

@@ -187,9 +187,7 @@ impl All<'_> {
             undecided: &filter.undecided(),
             results: "",
         });
-        if !common.quiet {
-            converted.tuning.iter().for_each(announce);
-        }
+        announce(converted.tuning.as_ref(), common);
         Ok((converted.hunt, Some(damaged)))
     }
 }

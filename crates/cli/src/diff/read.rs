@@ -89,10 +89,7 @@ pub fn read(
     }
     naming::finish(progress, &outcome, &pipeline, Some(&filter), common);
     let findings = hunt.map(|(hunt, findings)| {
-        let tuning = hunt.finish(pipeline).take_report().tuning;
-        if !common.quiet {
-            tuning.iter().for_each(announce);
-        }
+        announce(hunt.finish(pipeline).take_report().tuning.as_ref(), common);
         findings
     });
     Ok(Capture { path: path.display().to_string(), capture, report, findings, outcome, is_lossy })

@@ -141,8 +141,8 @@ impl Arguments {
             undetermined: self.all,
             suppressed: self.show_suppressed,
         };
-        let is_learning = self.write_baseline.is_some();
-        Ok(if is_learning { setup.learning_hunt(selection) } else { setup.hunt(selection) })
+        let hunt = setup.hunt(selection);
+        Ok(if self.write_baseline.is_some() { hunt.learning() } else { hunt })
     }
 }
 

@@ -9,6 +9,7 @@ use sha2::{Digest, Sha256};
 use stackhound::detect::Binaries;
 use stackhound::detect::tuning::Tuning;
 use stackhound::frames::Lists;
+use stackhound::frames::lists::ListsError;
 use stackhound::hunt::{FindingSelection, Hunt, Policy, Rules};
 use stackhound::images::{Checks, ImageFile, ImageTable};
 use stackhound::symbols::file_loader;
@@ -32,7 +33,7 @@ pub struct HuntSetup {
     /// Folders with image and symbol files, which come before the symbol path.
     pub folders: Vec<PathBuf>,
     /// The identity of each image by SHA-256, for modules of which only the hash is known.
-    by_sha256: Arc<HashMap<[u8; 32], ModuleIdentity>>,
+    by_sha256: Arc<Identities>,
     store: StoreOptions,
 }
 
@@ -52,39 +53,22 @@ impl HuntSetup {
         let config = Config::read(common, symbols)?;
         let mut files = config.hunt.clone();
         files.put_arguments(arguments);
-        let image_files = ImageFiles::read(&files)?;
-        let tuning = match &files.lists.value {
-            None => Tuning::default(),
-            Some(path) => Tuning::parse(&inputs::text(path)?)
-                .map_err(|error| anyhow!("{}:{}: {}", path.display(), error.line, error.message))?,
-        };
+        let (evidence, by_sha256) = evidence(&files)?;
         let policy = Policy {
-            lists: lists(&files)?,
-            images: image_files.facts,
-            tuning,
             baseline: files.baseline.value.as_deref().map(baseline::read).transpose()?,
             rules: read_rules(&files, common)?,
+            ..evidence
         };
         let mut store = naming::store_options(&config, common)?;
         for folder in files.images.value.iter().rev() {
             store.path = store.path.with_first(folder.clone());
         }
-        Ok(HuntSetup {
-            policy,
-            folders: files.images.value,
-            by_sha256: Arc::new(image_files.by_sha256),
-            store,
-        })
+        Ok(HuntSetup { policy, folders: files.images.value, by_sha256: Arc::new(by_sha256), store })
     }
 
     /// A hunt by the policy.
     pub fn hunt(&self, selection: FindingSelection) -> Hunt {
         Hunt::new(self.policy.clone(), self.binaries(), selection)
-    }
-
-    /// A hunt that also collects a baseline.
-    pub fn learning_hunt(&self, selection: FindingSelection) -> Hunt {
-        Hunt::learning(self.policy.clone(), self.binaries(), selection)
     }
 
     /// The image and symbol files in the folders, then those along the symbol path.
@@ -99,20 +83,31 @@ impl HuntSetup {
     }
 }
 
-fn lists(files: &PolicyFiles) -> Result<Lists> {
-    let lists = match &files.lists.value {
-        None => Lists::default(),
-        Some(file) => {
-            let at = |error: stackhound::frames::lists::ListsError| {
-                anyhow!("{}:{}: {}", file.display(), error.line, error.message)
-            };
-            Lists::with(&inputs::text(file)?).map_err(at)?
-        }
-    };
-    match &files.known_images.value {
-        None => Ok(lists),
-        Some(file) => Ok(lists.with_known_images(&inputs::text(file)?)),
+/// The identity of each image by SHA-256.
+type Identities = HashMap<[u8; 32], ModuleIdentity>;
+
+/// The part of a policy without rules and a baseline.
+fn evidence(files: &PolicyFiles) -> Result<(Policy, Identities)> {
+    let ImageFiles { facts: images, by_sha256 } = ImageFiles::read(files)?;
+    let (mut lists, mut tuning) = (Lists::default(), Tuning::default());
+    if let Some(file) = &files.lists.value {
+        let text = inputs::text(file)?;
+        let at = |error: ListsError| anyhow!("{}:{}: {}", file.display(), error.line, error.message);
+        lists = Lists::with(&text).map_err(at)?;
+        tuning = Tuning::parse(&text).map_err(at)?;
     }
+    if let Some(file) = &files.known_images.value {
+        lists = lists.with_known_images(&inputs::text(file)?);
+    }
+    Ok((Policy { lists, images, tuning, ..Policy::default() }, by_sha256))
+}
+
+/// The policy for tests of rules: the lists and image facts of the config file, which detections need whose answers rules
+/// use, and nothing that changes or suppresses findings.
+pub fn for_rules(rules: Rules, common: &Common) -> Result<Policy> {
+    let config = Config::read(common, &SymbolArguments { symbol_path: None, online: false })?;
+    let (Policy { lists, images, .. }, _) = evidence(&config.hunt)?;
+    Ok(Policy { lists, images, rules, ..Policy::default() })
 }
 
 fn read_rules(files: &PolicyFiles, common: &Common) -> Result<Rules> {
@@ -148,8 +143,7 @@ fn read_rules(files: &PolicyFiles, common: &Common) -> Result<Rules> {
 #[derive(Debug, Default)]
 struct ImageFiles {
     facts: ImageTable,
-    /// The identity of each image by SHA-256.
-    by_sha256: HashMap<[u8; 32], ModuleIdentity>,
+    by_sha256: Identities,
 }
 
 impl ImageFiles {

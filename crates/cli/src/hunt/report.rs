@@ -69,9 +69,7 @@ impl<'a> Report<'a> {
         self.failed()?;
         let min_severity = hunt.collector().min_severity();
         let HuntReport { alerts, totals, with_stack, tuning } = hunt.take_report();
-        if !common.quiet {
-            tuning.iter().for_each(announce);
-        }
+        announce(tuning.as_ref(), common);
         let results = closing(&totals, with_stack, min_severity);
         self.writer.finish(&mut self.sink, &alerts, &totals, tuning.as_ref())?;
         self.sink.finish()?;
@@ -94,7 +92,8 @@ impl<'a> Report<'a> {
 }
 
 /// Writes the effects of exceptions and the baseline to standard error, one line for each kind.
-pub fn announce(tuning: &TuningReport) {
+pub fn announce(tuning: Option<&TuningReport>, common: &Common) {
+    let Some(tuning) = tuning.filter(|_| !common.quiet) else { return };
     let each = |wanted: fn(&SuppressionCount) -> u64| -> Vec<String> {
         let counted = tuning.rules.iter().filter(|rule| wanted(rule) > 0);
         counted.map(|rule| format!("{} {}", grouped(wanted(rule)), described(&rule.suppression))).collect()

@@ -26,8 +26,7 @@ use stackhound_sysmon::rules::{LogRules, WindowsEvent};
 
 use super::Files;
 use super::files::{content, read, yaml_files};
-use crate::config::SymbolArguments;
-use crate::hunt::policy::HuntSetup;
+use crate::hunt::policy;
 use crate::naming;
 use crate::options::Common;
 use crate::outcome::Outcome;
@@ -98,9 +97,8 @@ impl Expected {
 /// Runs all cases. Something was found if a case fails.
 pub fn run(arguments: &Test, common: &Common) -> Result<Outcome> {
     let mode = if arguments.compat { Mode::Compatible } else { Mode::Strict };
-    let rules = Rules::new(read(&arguments.files.paths)?, mode);
-    let library = rules.library();
-    let tested_rules = TestedRules { rules: &rules, policy: policy(common)? };
+    let policy = policy::for_rules(Rules::new(read(&arguments.files.paths)?, mode), common)?;
+    let library = policy.rules.library();
     let (mut passed, mut failed, mut tested) = (0, 0, vec![false; library.rules.len()]);
     let mut sink = Sink::text(None)?;
     for path in yaml_files(&arguments.files.paths)? {
@@ -124,7 +122,7 @@ pub fn run(arguments: &Test, common: &Common) -> Result<Outcome> {
         tested[rule] = true;
         for case in &file.cases {
             let folder = path.parent().unwrap_or(Path::new(""));
-            let verdict = case.verdict(&tested_rules, rule, folder);
+            let verdict = case.verdict(&policy, rule, folder);
             let found = Expected::of(verdict.with_context(|| format!("{name}: {}", case.name))?);
             if found == case.verdict {
                 passed += 1;
@@ -150,24 +148,10 @@ pub fn run(arguments: &Test, common: &Common) -> Result<Outcome> {
     Ok(Outcome { found: failed > 0, ..Outcome::default() })
 }
 
-/// The rules under test, and the policy of the config file without what suppresses findings.
-struct TestedRules<'r> {
-    rules: &'r Rules,
-    policy: Policy,
-}
-
-/// The lists and image facts of the config file: detections, whose answers rules can use, need them.
-fn policy(common: &Common) -> Result<Policy> {
-    let quiet = Common { quiet: true, ..common.clone() };
-    let setup = HuntSetup::read(&SymbolArguments { symbol_path: None, online: false }, &quiet)?;
-    let HuntSetup { policy: Policy { lists, images, .. }, .. } = setup;
-    Ok(Policy { lists, images, ..Policy::default() })
-}
-
 impl Case {
     /// The best answer for any of the events; `None` is no.
-    fn verdict(&self, tested: &TestedRules<'_>, rule: usize, folder: &Path) -> Result<Option<Verdict>> {
-        let (library, mode) = (tested.rules.library(), tested.rules.mode());
+    fn verdict(&self, policy: &Policy, rule: usize, folder: &Path) -> Result<Option<Verdict>> {
+        let (library, mode) = (policy.rules.library(), policy.rules.mode());
         let mut events = self.events.clone();
         if let Some(file) = &self.events_file {
             let text =
@@ -177,7 +161,7 @@ impl Case {
             }
         }
         let mut best = match &self.trace {
-            Some(trace) => self.of_trace(tested, rule, &folder.join(trace))?,
+            Some(trace) => self.of_trace(policy, rule, &folder.join(trace))?,
             None if events.is_empty() => bail!("expected `events`, `events_file` or `trace`"),
             None => None,
         };
@@ -213,21 +197,20 @@ impl Case {
         Ok(best)
     }
 
-    fn of_trace(&self, tested: &TestedRules<'_>, rule: usize, path: &Path) -> Result<Option<Verdict>> {
+    fn of_trace(&self, policy: &Policy, rule: usize, path: &Path) -> Result<Option<Verdict>> {
         let trace = TraceFiles::file(path).open()?;
         let mut pipeline = Pipeline::new(&trace, stackhound::Passes::Two);
         if let Some(symbols) = &self.symbols {
             let folder = path.parent().unwrap_or(Path::new("")).join(symbols);
             pipeline = pipeline.with(naming::from_folder(&folder)?);
         }
-        let policy = Policy { rules: tested.rules.clone(), ..tested.policy.clone() };
         let selection = FindingSelection {
             analytics: Analytics::Rules,
             undetermined: true,
             ..FindingSelection::from_severity(Severity::Info)
         };
-        let hunt = Hunt::new(policy, Binaries::none(), selection);
-        let (mut best, analytic) = (None, tested.rules.analytic(rule));
+        let hunt = Hunt::new(policy.clone(), Binaries::none(), selection);
+        let (mut best, analytic) = (None, policy.rules.analytic(rule));
         hunt.run(
             pipeline,
             Vec::new(),

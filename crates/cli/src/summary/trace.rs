@@ -91,9 +91,7 @@ pub fn summarize(
     let cpu = cpu.finish(known, naming);
     let symbols = symbols(known.system(), &cpu.profile);
     let HuntReport { alerts, totals, tuning, .. } = trace_hunt.finish(pipeline).take_report();
-    if !common.quiet {
-        tuning.iter().for_each(announce);
-    }
+    announce(tuning.as_ref(), common);
     let first = |by| {
         let mut rows = cpu.rows(by);
         rows.truncate(ROWS);
