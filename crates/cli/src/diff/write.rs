@@ -281,7 +281,7 @@ pub fn csv(out: &mut impl Write, arguments: &Arguments, compared: &Compared) -> 
     };
     for found in compared.findings.iter().flat_map(|findings| &findings.rows).take(shown) {
         if is_shown(arguments, &found.difference) {
-            let name = cell(&format!("{} {}", found.analytic.label(), found.program));
+            let name = cell(&format!("{} {}", found.analytic.name(), found.program));
             let first = ["finding".to_owned(), found.difference.verdict.name().to_owned(), name];
             row(out, first.into_iter().chain(numbers(&found.difference)))?;
         }
