@@ -23,6 +23,7 @@ use std::fmt;
 use std::io;
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
 
 use stackhound_types::{AddressKind, ModuleIdentity, Rva};
 
@@ -118,6 +119,7 @@ pub struct Symbolizer {
     hits: u64,
     results: Receiver<Done>,
     shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
     /// The source of files, unless another loader was specified.
     store: Option<Arc<Store>>,
 }
@@ -178,7 +180,7 @@ impl Symbolizer {
             loader,
             call_sites,
         });
-        let symbolizer = Symbolizer {
+        let mut symbolizer = Symbolizer {
             modules: HashMap::default(),
             known: Vec::new(),
             frames: HashMap::default(),
@@ -188,12 +190,13 @@ impl Symbolizer {
             hits: 0,
             results,
             shared,
+            threads: Vec::new(),
             store: None,
         };
         for number in 0..options.threads.max(1) {
             let (shared, sender) = (Arc::clone(&symbolizer.shared), sender.clone());
             let thread = std::thread::Builder::new().name(format!("symbols-{number}"));
-            thread.spawn(move || worker::run(&shared, &sender))?;
+            symbolizer.threads.push(thread.spawn(move || worker::run(&shared, &sender))?);
         }
         Ok(symbolizer)
     }
@@ -330,9 +333,19 @@ impl Symbolizer {
 
 impl Drop for Symbolizer {
     fn drop(&mut self) {
-        // Threads end after their current task. They are not waited for, because a download can
-        // take long.
-        locked(&self.shared.state).is_closed = true;
+        let is_idle = {
+            let mut state = locked(&self.shared.state);
+            state.is_closed = true;
+            state.queue.modules.iter().all(|module| !module.busy)
+        };
         self.shared.changed.notify_all();
+        // Threads end after their current task, which is not waited for: a download can take long. If there is none,
+        // they end now, and not while the process ends and removes what they use.
+        if is_idle {
+            for thread in self.threads.drain(..) {
+                // A panic in a task is a failure of its module.
+                let _ = thread.join();
+            }
+        }
     }
 }
