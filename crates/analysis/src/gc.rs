@@ -7,21 +7,15 @@
 use rustc_hash::FxHashMap;
 use stackhound_pipeline::EventView;
 use stackhound_profile::Sums;
+use stackhound_schema::event_id::dot_net_runtime::{
+    GC_RESTART_EE_STOP, GC_START, GC_STOP, GC_SUSPEND_EE_START,
+};
 use stackhound_system::ProcessId;
 use stackhound_trace::TraceTime;
 use stackhound_types::{Pid, Tid};
 
 use crate::fields::number;
 use crate::loss::is_lost;
-
-/// `GCStart`.
-const START: u16 = 1;
-/// `GCEnd`.
-const END: u16 = 2;
-/// `GCRestartEEEnd`.
-const RESTARTED: u16 = 3;
-/// `GCSuspendEEBegin`.
-const SUSPEND: u16 = 9;
 
 /// The reasons of suspensions for a collection: `GC` and `GCPrep`.
 const FOR_COLLECTION: [u64; 2] = [1, 6];
@@ -111,7 +105,7 @@ pub struct Collections {
 impl Collections {
     /// Whether events of the provider with this id matter.
     pub fn reads(id: u16) -> bool {
-        matches!(id, START | END | SUSPEND | RESTARTED)
+        matches!(id, GC_START | GC_STOP | GC_SUSPEND_EE_START | GC_RESTART_EE_STOP)
     }
 
     /// Adds an event of the provider. `is_wanted` states whether what it describes counts.
@@ -130,7 +124,7 @@ impl Collections {
         // The other event can be another one if records are missing.
         let is_lost = |since: Begun| is_lost(view, since.source, since.time);
         match id {
-            START => {
+            GC_START => {
                 let (count, depth) = (number("Count")?, number("Depth")?);
                 if self.last.len() >= KEPT_MAX {
                     self.last.clear();
@@ -146,7 +140,7 @@ impl Collections {
                 last[usize::from(is_background)] = Some(started);
                 Some(Step::Started(generation))
             }
-            END => {
+            GC_STOP => {
                 let count = number("Count")?;
                 let known = self.last.get_mut(&runtime).into_iter().flatten().flatten();
                 let Some(started) = known.into_iter().find(|known| known.number == count && !known.is_over)
@@ -157,7 +151,7 @@ impl Collections {
                 started.is_over = true;
                 Some(Step::Ended(started.generation, started.begun.time))
             }
-            SUSPEND => {
+            GC_SUSPEND_EE_START => {
                 if self.suspended.len() >= KEPT_MAX {
                     self.suspended.clear();
                 }

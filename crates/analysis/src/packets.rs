@@ -16,6 +16,7 @@ use std::collections::{HashMap, VecDeque};
 
 use rustc_hash::FxHashSet;
 use stackhound_pipeline::EventView;
+use stackhound_schema::event_id::{ndis_packet_capture, pkt_mon};
 use stackhound_schema::{Value, provider_guid};
 use stackhound_trace::TraceTime;
 use stackhound_types::{FileTime, Pid, Tid};
@@ -94,10 +95,8 @@ impl PacketCounts {
     }
 }
 
-const PACKET_FRAGMENT: u16 = 1001;
+/// A fragment of a packet of a virtual switch, which the built-in descriptions do not have.
 const SWITCH_FRAGMENT: u16 = 1003;
-const FRAME: u16 = 160;
-const DROPPED_FRAME: u16 = 170;
 
 /// Keywords of NDIS-PacketCapture.
 const MEDIA_WIRELESS_WAN: u64 = 0x200;
@@ -146,12 +145,14 @@ impl Packets {
             return None;
         }
         match (event.entry().tag, event.guid()?) {
-            (PACKET_FRAGMENT, provider_guid::NDIS_PACKET_CAPTURE) => self.fragment(view),
+            (ndis_packet_capture::PACKET_FRAGMENT, provider_guid::NDIS_PACKET_CAPTURE) => self.fragment(view),
             (SWITCH_FRAGMENT, provider_guid::NDIS_PACKET_CAPTURE) => {
                 self.counts.of_switches += 1;
                 None
             }
-            (FRAME | DROPPED_FRAME, provider_guid::PKT_MON) => self.frame(view),
+            (pkt_mon::FRAME_PAYLOAD | pkt_mon::FRAME_DROP_PAYLOAD, provider_guid::PKT_MON) => {
+                self.frame(view)
+            }
             _ => None,
         }
     }
@@ -281,7 +282,7 @@ impl Packets {
         self.data.clear();
         self.data.extend_from_slice(bytes);
         self.counts.packets += 1;
-        let is_dropped = event.entry().tag == DROPPED_FRAME;
+        let is_dropped = event.entry().tag == pkt_mon::FRAME_DROP_PAYLOAD;
         Some(Packet {
             time: event.utc(),
             location: Location::Component(component as u16),

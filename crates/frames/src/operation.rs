@@ -2,6 +2,7 @@
 
 use stackhound_etl::record::Record;
 use stackhound_etl::{ManifestEvents, Selection};
+use stackhound_schema::event_id::kernel_file;
 use stackhound_schema::kernel::{self, hook_id, view};
 use stackhound_schema::{Error, provider_guid};
 use stackhound_trace::Event;
@@ -66,10 +67,12 @@ fn of_kernel(hook_id: u16) -> Option<Kind> {
 
 fn of_provider(id: u16) -> Option<Kind> {
     Some(match id {
-        12 | 30 => Kind::Create,
-        24 => Kind::End,
-        15 | 16 => Kind::Other(8),
-        13 | 14 | 17..=23 | 25..=29 | 31..=34 => Kind::Other(0),
+        kernel_file::CREATE | kernel_file::CREATE_NEW_FILE => Kind::Create,
+        kernel_file::OPERATION_END => Kind::End,
+        kernel_file::READ | kernel_file::WRITE => Kind::Other(8),
+        kernel_file::CLEANUP..=kernel_file::FSCTL
+        | kernel_file::DIR_NOTIFY..=kernel_file::RENAME_29
+        | kernel_file::SET_SECURITY..=kernel_file::QUERY_EA => Kind::Other(0),
         _ => return None,
     })
 }

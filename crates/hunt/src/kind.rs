@@ -7,6 +7,7 @@
 use stackhound_detect::Entry;
 use stackhound_frames::Operation;
 use stackhound_pipeline::EventView;
+use stackhound_schema::event_id::{kernel_audit_api_calls, kernel_process};
 use stackhound_schema::kernel::hook_id;
 use stackhound_schema::provider_guid;
 use stackhound_types::Guid;
@@ -157,14 +158,20 @@ impl Kind {
             return Kind::OTHER;
         }
         match (provider(), id) {
-            (Some(AUDIT), 2) => Kind::called(Operation::Other).with_payload(PayloadKind::Target),
-            (Some(AUDIT), 4) => Kind::called(Operation::ThreadControl),
-            (Some(AUDIT), 5 | 6) => Kind::called(Operation::ProcessOpen).with_payload(PayloadKind::Target),
-            (Some(PROCESS), 1) => Kind::called(Operation::ProcessCreate).caused(),
-            (Some(PROCESS), 3) => Kind::called(Operation::ThreadCreate)
+            (Some(AUDIT), kernel_audit_api_calls::TERMINATE_PROCESS) => {
+                Kind::called(Operation::Other).with_payload(PayloadKind::Target)
+            }
+            (Some(AUDIT), kernel_audit_api_calls::SET_THREAD_CONTEXT) => {
+                Kind::called(Operation::ThreadControl)
+            }
+            (Some(AUDIT), kernel_audit_api_calls::OPEN_PROCESS | kernel_audit_api_calls::OPEN_THREAD) => {
+                Kind::called(Operation::ProcessOpen).with_payload(PayloadKind::Target)
+            }
+            (Some(PROCESS), kernel_process::PROCESS_START) => Kind::called(Operation::ProcessCreate).caused(),
+            (Some(PROCESS), kernel_process::THREAD_START) => Kind::called(Operation::ThreadCreate)
                 .caused()
                 .with_payload(PayloadKind::ThreadStart(Source::Provider)),
-            (Some(PROCESS), 5) => Kind::called(Operation::ImageLoad),
+            (Some(PROCESS), kernel_process::IMAGE_LOAD) => Kind::called(Operation::ImageLoad),
             (Some(THREATS), id) => threat::facts_of(id).map_or(Kind::OTHER, Kind::of_threat),
             _ => Kind::OTHER,
         }

@@ -1,5 +1,5 @@
-//! Compares the generated constants of hook ids and GUIDs with the tables that they are generated
-//! from. With `STACKHOUND_WRITE_CONSTANTS=1`, writes them.
+//! Compares the generated constants of hook ids, GUIDs and event ids with the tables that they are
+//! generated from. With `STACKHOUND_WRITE_CONSTANTS=1`, writes them.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -7,7 +7,8 @@ use std::path::Path;
 
 use stackhound_types::Guid;
 
-use crate::{builtin, kernel};
+use crate::provider::EventDescription;
+use crate::{builtin, kernel, provider_guid};
 
 /// Uppercase words separated by `_`. A word begins at an uppercase letter after a lowercase letter
 /// or digit, and at the last of several uppercase letters if a lowercase letter follows it.
@@ -64,11 +65,60 @@ fn classes() -> String {
     }))
 }
 
+/// The name of the constant for a provider.
+fn provider_name(name: &str) -> String {
+    let name = name.strip_prefix("Microsoft-").unwrap_or(name);
+    constant_name(name.strip_prefix("Windows-").unwrap_or(name))
+}
+
 fn providers() -> String {
-    guids(builtin::providers().map(|provider| {
-        let name = provider.name.strip_prefix("Microsoft-").unwrap_or(&provider.name);
-        (constant_name(name.strip_prefix("Windows-").unwrap_or(name)), provider.guid)
-    }))
+    guids(builtin::providers().map(|provider| (provider_name(&provider.name), provider.guid)))
+}
+
+/// The events of providers that code of this project reads.
+const READ: &[(Guid, &[u16])] = &[
+    (provider_guid::DNS_CLIENT, &[3006, 3008]),
+    (
+        provider_guid::DOT_NET_RUNTIME,
+        &[1, 2, 3, 9, 137, 138, 139, 140, 141, 142, 143, 144, 145, 149, 150, 151, 152, 153],
+    ),
+    (provider_guid::DOT_NET_RUNTIME_RUNDOWN, &[141, 142, 143, 144, 151, 152, 153, 154]),
+    (provider_guid::KERNEL_AUDIT_API_CALLS, &[2, 3, 4, 5, 6]),
+    (provider_guid::KERNEL_EVENT_TRACING, &[18]),
+    (provider_guid::KERNEL_FILE, &[10, 12, 13, 15, 16, 23, 24, 25, 26, 27, 29, 30, 31, 34]),
+    (provider_guid::KERNEL_PROCESS, &[1, 2, 3, 4, 5, 6, 7, 10, 11, 12, 15]),
+    (provider_guid::NDIS_PACKET_CAPTURE, &[1001]),
+    (provider_guid::PKT_MON, &[160, 170]),
+];
+
+/// The name of the constant for an event: `PROCESS_START` for `ProcessStart/Start`.
+fn event_constant(event: &EventDescription) -> String {
+    let name = &*event.schema.event_name;
+    match name.split_once('/') {
+        Some((task, opcode)) if task.ends_with(opcode) => constant_name(task),
+        _ => constant_name(name),
+    }
+}
+
+fn event_ids() -> String {
+    let mut out = String::new();
+    for (guid, ids) in READ {
+        let provider = builtin::provider(*guid).expect("a provider with a table");
+        let module = provider_name(&provider.name).to_lowercase();
+        writeln!(out, "pub mod {module} {{").expect("writing to a string cannot fail");
+        for &id in *ids {
+            let event = provider.events.iter().find(|event| event.id == id);
+            let event = event.unwrap_or_else(|| panic!("{module} has no event {id}"));
+            let mut name = event_constant(event);
+            // The first event with a name has it alone.
+            if provider.events.iter().any(|other| other.id < id && event_constant(other) == name) {
+                write!(name, "_{id}").expect("writing to a string cannot fail");
+            }
+            writeln!(out, "    pub const {name}: u16 = {id};").expect("writing to a string cannot fail");
+        }
+        out.push_str("}\n");
+    }
+    out
 }
 
 /// Only the constants are generated; the text before the first one is written by hand.
@@ -76,7 +126,7 @@ fn providers() -> String {
 fn check(file: &str, constants: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src").join(file);
     let text = std::fs::read_to_string(&path).expect("a readable source file");
-    let head = text.find("pub const").map_or(&*text, |at| &text[..at]);
+    let head = text.find("\n\npub ").map_or(&*text, |at| &text[..at + 2]);
     if std::env::var_os("STACKHOUND_WRITE_CONSTANTS").is_some() {
         std::fs::write(&path, format!("{head}{constants}")).expect("a writable source file");
     } else {
@@ -92,6 +142,7 @@ fn constants_match_the_tables() {
     check("kernel/hook_id.rs", &hook_ids());
     check("kernel/class_guid.rs", &classes());
     check("provider_guid.rs", &providers());
+    check("event_id.rs", &event_ids());
 }
 
 #[test]

@@ -7,15 +7,9 @@ use stackhound_types::{FileTime, Pid, Sid};
 use zerocopy::byteorder::little_endian::{I64, U32, U64};
 
 use crate::error::Error;
+use crate::event_id::kernel_process::{PROCESS_RUNDOWN, PROCESS_START};
 use crate::kernel::view::Utf16;
 use crate::kernel::view::read::{Reader, pid};
-
-/// The id of `ProcessStart`.
-pub const PROCESS_START: u16 = 1;
-/// The id of `ProcessStop`.
-pub const PROCESS_STOP: u16 = 2;
-/// The id of `ProcessRundown`.
-pub const PROCESS_RUNDOWN: u16 = 15;
 
 /// The start of a process, or its mention in a rundown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -14,6 +14,7 @@ mod constants;
 mod decode;
 mod embedded;
 mod error;
+pub mod event_id;
 #[doc(hidden)]
 pub mod fuzz;
 mod identity;

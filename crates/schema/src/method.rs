@@ -14,6 +14,8 @@ use crate::kernel::view::{Utf16, terminator};
 /// Microsoft-JScript, which V8 also uses to report its code.
 pub const SCRIPT: Guid =
     Guid::new(0x5727_7741, 0x3638, 0x4a4b, [0xbd, 0xba, 0x0a, 0xc6, 0xe4, 0x5d, 0xa5, 0x6c]);
+/// The id of its event that reports the code of a function.
+pub const SCRIPT_METHOD_LOAD: u16 = 9;
 
 /// The address range of a method's code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

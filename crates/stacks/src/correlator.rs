@@ -15,6 +15,7 @@ use hashbrown::{HashMap, HashSet};
 use prefetch_index::prefetch_index;
 use stackhound_etl::record::ExtendedItem;
 use stackhound_etl::{Entry, Selection};
+use stackhound_schema::event_id::kernel_event_tracing;
 use stackhound_schema::kernel::hook_id;
 use stackhound_schema::provider_guid;
 use stackhound_trace::{Event, LossMap, TimeBase, TraceTime};
@@ -95,7 +96,7 @@ const ORPHAN_GROUPS_MAX: usize = 1 << 16;
 /// count as unresolved.
 const ORPHAN_KEYS_MAX: usize = 1 << 16;
 
-pub(crate) const USER_PART_EVENT: u16 = 18;
+pub(crate) const USER_PART_EVENT: u16 = kernel_event_tracing::STACK_TRACE_USER_MODE_STACK_TRACE;
 
 /// Numbers of events that wait for the same part or key, mostly oldest first.
 type Waiting = VecDeque<u64>;

@@ -6,12 +6,15 @@
 
 use stackhound_etl::record::Record;
 use stackhound_etl::{Block, ManifestEvents, Selection};
+use stackhound_schema::event_id::{
+    dot_net_runtime as runtime, dot_net_runtime_rundown as rundown, kernel_process,
+};
 use stackhound_schema::kernel::class_guid;
 use stackhound_schema::kernel::hook_id;
 use stackhound_schema::kernel::view::{self, StackOwner};
 use stackhound_schema::kernel::{self, is_added_by_tools};
-use stackhound_schema::kernel_process::{PROCESS_RUNDOWN, PROCESS_START, PROCESS_STOP, ProcessStatement};
-use stackhound_schema::method::{ManagedModule, MethodCode, SCRIPT};
+use stackhound_schema::kernel_process::ProcessStatement;
+use stackhound_schema::method::{ManagedModule, MethodCode, SCRIPT, SCRIPT_METHOD_LOAD};
 use stackhound_schema::provider_guid::{DOT_NET_RUNTIME, DOT_NET_RUNTIME_RUNDOWN, KERNEL_PROCESS};
 use stackhound_schema::{Error, Sid};
 use stackhound_trace::{Event, TraceTime};
@@ -100,64 +103,89 @@ const FILE_VERSION: u8 = 64;
 const SYSTEM_PATHS: u8 = 33;
 const VOLUME_MAPPING: u8 = 35;
 
-/// The ids of manifest events about JIT-compiled methods, their modules, and processes, of any
-/// provider.
+/// What a manifest event states about the state of the machine.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum ManifestSubject {
+    Process(Phase),
+    /// A method of .NET, and whether the event contains its name.
+    Method(Phase, bool),
+    Script,
+    /// A module of .NET, and whether the event is about it in an application domain.
+    Module(Phase, bool),
+}
+
+/// The ids of the events that have a [`ManifestSubject`], of any provider: most events are told from
+/// them without reading the provider.
 const MANIFEST_IDS: [u16; 18] = [
-    SCRIPT_LOAD,
-    137,
-    138,
-    139,
-    140,
-    141,
-    142,
-    143,
-    144,
-    149,
-    150,
-    151,
-    152,
-    153,
-    154,
-    PROCESS_START,
-    PROCESS_STOP,
-    PROCESS_RUNDOWN,
+    SCRIPT_METHOD_LOAD,
+    runtime::METHOD_DC_START_V2,
+    runtime::METHOD_DC_STOP_V2,
+    runtime::METHOD_DC_START_VERBOSE_V2,
+    runtime::METHOD_DC_STOP_VERBOSE_V2,
+    runtime::METHOD_LOAD,
+    runtime::METHOD_UNLOAD,
+    runtime::METHOD_LOAD_VERBOSE,
+    runtime::METHOD_UNLOAD_VERBOSE,
+    runtime::LOADER_MODULE_DC_START_V2,
+    runtime::LOADER_MODULE_DC_STOP_V2,
+    runtime::LOADER_DOMAIN_MODULE_LOAD,
+    runtime::LOADER_MODULE_LOAD,
+    runtime::LOADER_MODULE_UNLOAD,
+    rundown::LOADER_MODULE_DC_STOP,
+    kernel_process::PROCESS_START,
+    kernel_process::PROCESS_STOP,
+    kernel_process::PROCESS_RUNDOWN,
 ];
-const SCRIPT_LOAD: u16 = 9;
 
 /// Up to about this number, methods stay in the processor's caches.
 const CACHED_METHODS: usize = 1 << 16;
 
-/// The phase that a .NET event states for a method, and whether the event contains the name.
-fn method_subject(provider: Guid, id: u16) -> Option<(Phase, bool)> {
-    let is_rundown = match provider {
-        DOT_NET_RUNTIME => false,
-        DOT_NET_RUNTIME_RUNDOWN => true,
-        _ => return None,
-    };
-    Some(match (is_rundown, id) {
-        (false, 137) | (true, 141) => (Phase::RundownAtStart, false),
-        (false, 139) | (true, 143) => (Phase::RundownAtStart, true),
-        (false, 138) | (true, 142) => (Phase::RundownAtEnd, false),
-        (false, 140) | (true, 144) => (Phase::RundownAtEnd, true),
-        (false, 141) => (Phase::Start, false),
-        (false, 143) => (Phase::Start, true),
-        (false, 142) => (Phase::End, false),
-        (false, 144) => (Phase::End, true),
+fn manifest_subject(provider: Guid, id: u16) -> Option<ManifestSubject> {
+    match provider {
+        DOT_NET_RUNTIME => of_runtime(id),
+        DOT_NET_RUNTIME_RUNDOWN => of_rundown(id),
+        KERNEL_PROCESS => Some(ManifestSubject::Process(match id {
+            kernel_process::PROCESS_START => Phase::Start,
+            kernel_process::PROCESS_STOP => Phase::End,
+            kernel_process::PROCESS_RUNDOWN => Phase::RundownAtStart,
+            _ => return None,
+        })),
+        SCRIPT if id == SCRIPT_METHOD_LOAD => Some(ManifestSubject::Script),
+        _ => None,
+    }
+}
+
+fn of_runtime(id: u16) -> Option<ManifestSubject> {
+    use ManifestSubject::{Method, Module};
+    Some(match id {
+        runtime::METHOD_LOAD => Method(Phase::Start, false),
+        runtime::METHOD_LOAD_VERBOSE => Method(Phase::Start, true),
+        runtime::METHOD_UNLOAD => Method(Phase::End, false),
+        runtime::METHOD_UNLOAD_VERBOSE => Method(Phase::End, true),
+        runtime::METHOD_DC_START_V2 => Method(Phase::RundownAtStart, false),
+        runtime::METHOD_DC_START_VERBOSE_V2 => Method(Phase::RundownAtStart, true),
+        runtime::METHOD_DC_STOP_V2 => Method(Phase::RundownAtEnd, false),
+        runtime::METHOD_DC_STOP_VERBOSE_V2 => Method(Phase::RundownAtEnd, true),
+        runtime::LOADER_MODULE_DC_START_V2 => Module(Phase::RundownAtStart, false),
+        runtime::LOADER_MODULE_DC_STOP_V2 => Module(Phase::RundownAtEnd, false),
+        runtime::LOADER_DOMAIN_MODULE_LOAD => Module(Phase::Start, true),
+        runtime::LOADER_MODULE_LOAD => Module(Phase::Start, false),
+        runtime::LOADER_MODULE_UNLOAD => Module(Phase::End, false),
         _ => return None,
     })
 }
 
-/// The phase that a .NET event states for a module, and whether it is about a module in an
-/// application domain.
-fn managed_module_subject(provider: Guid, id: u16) -> Option<(Phase, bool)> {
-    Some(match (provider, id) {
-        (DOT_NET_RUNTIME, 149) | (DOT_NET_RUNTIME_RUNDOWN, 153) => (Phase::RundownAtStart, false),
-        (DOT_NET_RUNTIME, 150) | (DOT_NET_RUNTIME_RUNDOWN, 154) => (Phase::RundownAtEnd, false),
-        (DOT_NET_RUNTIME_RUNDOWN, 151) => (Phase::RundownAtStart, true),
-        (DOT_NET_RUNTIME_RUNDOWN, 152) => (Phase::RundownAtEnd, true),
-        (DOT_NET_RUNTIME, 151) => (Phase::Start, true),
-        (DOT_NET_RUNTIME, 152) => (Phase::Start, false),
-        (DOT_NET_RUNTIME, 153) => (Phase::End, false),
+fn of_rundown(id: u16) -> Option<ManifestSubject> {
+    use ManifestSubject::{Method, Module};
+    Some(match id {
+        rundown::METHOD_DC_START => Method(Phase::RundownAtStart, false),
+        rundown::METHOD_DC_START_VERBOSE => Method(Phase::RundownAtStart, true),
+        rundown::METHOD_DC_STOP => Method(Phase::RundownAtEnd, false),
+        rundown::METHOD_DC_STOP_VERBOSE => Method(Phase::RundownAtEnd, true),
+        rundown::LOADER_DOMAIN_MODULE_DC_START => Module(Phase::RundownAtStart, true),
+        rundown::LOADER_DOMAIN_MODULE_DC_STOP => Module(Phase::RundownAtEnd, true),
+        rundown::LOADER_MODULE_DC_START => Module(Phase::RundownAtStart, false),
+        rundown::LOADER_MODULE_DC_STOP => Module(Phase::RundownAtEnd, false),
         _ => return None,
     })
 }
@@ -190,12 +218,7 @@ impl System {
         if !kind.has_descriptor() || !MANIFEST_IDS.contains(&id) {
             return false;
         }
-        let Some(provider) = event.guid() else { return false };
-        match id {
-            PROCESS_START | PROCESS_STOP | PROCESS_RUNDOWN if provider == KERNEL_PROCESS => true,
-            149..=154 => managed_module_subject(provider, id).is_some(),
-            _ => method_subject(provider, id).is_some() || (provider, id) == (SCRIPT, SCRIPT_LOAD),
-        }
+        event.guid().is_some_and(|provider| manifest_subject(provider, id).is_some())
     }
 
     /// Records an event. Events that are not about the state of the machine are ignored. Events
@@ -249,7 +272,8 @@ impl System {
         }
         for entry in block.entries() {
             // Without reading the provider: a needless request does no harm.
-            if !entry.kind().has_descriptor() || method_subject(DOT_NET_RUNTIME, entry.tag).is_none() {
+            let is_method = matches!(of_runtime(entry.tag), Some(ManifestSubject::Method(..)));
+            if !entry.kind().has_descriptor() || !is_method {
                 continue;
             }
             let record = block.record(entry);
@@ -263,18 +287,25 @@ impl System {
     }
 
     fn observe_manifest_event(&mut self, time: TraceTime, id: u16, record: &Record<'_>) {
-        let Some(provider) = record.guid() else { return };
-        match id {
-            PROCESS_STOP if provider == KERNEL_PROCESS => self.observe_process_stop(time, record),
-            PROCESS_START | PROCESS_RUNDOWN if provider == KERNEL_PROCESS => {
-                self.observe_process_details(time, id, record);
+        match record.guid().and_then(|provider| manifest_subject(provider, id)) {
+            Some(ManifestSubject::Process(Phase::End)) => self.observe_process_stop(time, record),
+            Some(ManifestSubject::Process(phase)) => self.observe_process_details(time, id, phase, record),
+            Some(ManifestSubject::Method(phase, is_verbose)) => {
+                let code = MethodCode::dot_net(record.payload(), is_verbose);
+                self.observe_method(time, Runtime::Clr, phase, code, record.pid());
             }
-            149..=154 => self.observe_managed_module(time, (provider, id), record),
-            _ => self.observe_method(time, (provider, id), record),
+            Some(ManifestSubject::Script) => {
+                let code = MethodCode::script(record.payload(), record.pointer_size());
+                self.observe_method(time, Runtime::Script, Phase::Start, code, record.pid());
+            }
+            Some(ManifestSubject::Module(phase, in_domain)) => {
+                self.observe_managed_module(time, phase, in_domain, record);
+            }
+            None => {}
         }
     }
 
-    fn observe_process_details(&mut self, time: TraceTime, id: u16, record: &Record<'_>) {
+    fn observe_process_details(&mut self, time: TraceTime, id: u16, phase: Phase, record: &Record<'_>) {
         let Some(read) = ProcessStatement::parse(id, record.version(), record.payload()) else { return };
         let taken = read.map(|process| {
             let Some(pid) = self.stated(Some(process.process_id)) else { return };
@@ -292,7 +323,6 @@ impl System {
                 integrity: process.mandatory_label.and_then(integrity),
                 path: &path,
             };
-            let phase = if id == PROCESS_START { Phase::Start } else { Phase::RundownAtStart };
             self.take_process_details(phase, time, &facts, &details);
             self.scratch = path;
         });
@@ -309,17 +339,16 @@ impl System {
         }
     }
 
-    fn observe_method(&mut self, time: TraceTime, (provider, id): (Guid, u16), record: &Record<'_>) {
-        let (payload, pointer) = (record.payload(), record.pointer_size());
-        let (runtime, phase, code) = match method_subject(provider, id) {
-            Some((phase, is_verbose)) => (Runtime::Clr, phase, MethodCode::dot_net(payload, is_verbose)),
-            None if (provider, id) == (SCRIPT, SCRIPT_LOAD) => {
-                (Runtime::Script, Phase::Start, MethodCode::script(payload, pointer))
-            }
-            None => return,
-        };
+    fn observe_method(
+        &mut self,
+        time: TraceTime,
+        runtime: Runtime,
+        phase: Phase,
+        code: Result<MethodCode<'_>, Error>,
+        pid: Option<Pid>,
+    ) {
         let taken = code.map(|code| {
-            let Some(pid) = self.stated(record.pid()) else { return };
+            let Some(pid) = self.stated(pid) else { return };
             // Rundowns repeat the statements of loads. Reading texts is most of the work.
             if phase != Phase::End && self.is_known_method(pid, time, code.id, code.start, code.size) {
                 return;
@@ -350,8 +379,13 @@ impl System {
         self.count(taken);
     }
 
-    fn observe_managed_module(&mut self, time: TraceTime, (provider, id): (Guid, u16), record: &Record<'_>) {
-        let Some((phase, in_domain)) = managed_module_subject(provider, id) else { return };
+    fn observe_managed_module(
+        &mut self,
+        time: TraceTime,
+        phase: Phase,
+        in_domain: bool,
+        record: &Record<'_>,
+    ) {
         let taken = ManagedModule::dot_net(record.payload(), in_domain).map(|module| {
             let Some(pid) = self.stated(record.pid()) else { return };
             let mut path = std::mem::take(&mut self.scratch);

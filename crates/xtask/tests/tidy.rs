@@ -512,6 +512,57 @@ fn ids_of_events_are_written_once() {
     assert!(found.is_empty(), "use the constants of schema:\n{}", found.join("\n"));
 }
 
+/// Code that knows providers names their events too, with the constants of `schema`.
+#[test]
+fn ids_of_provider_events_have_names() {
+    // The ids of Threat-Intelligence have no names of their own: this match says what each of them states. The other
+    // event is in no table of `schema`.
+    const EXCEPTIONS: [(&str, &str); 3] = [
+        ("hunt/src/threat.rs", "matchid{1"),
+        ("hunt/src/threat.rs", "u16=36;"),
+        ("analysis/src/packets.rs", "u16=1003;"),
+    ];
+    let crates = root().join("crates");
+    let mut files = Vec::new();
+    sources(&crates, &mut files);
+    let mut found = Vec::new();
+    for file in files {
+        let location =
+            file.strip_prefix(&crates).expect("a file of a crate").to_str().expect("text").to_owned();
+        let is_other = ["schema/", "fuzzing/", "validator/", "scenario/", "windows-fake/", "xtask/"];
+        if is_other.iter().any(|other| location.starts_with(other)) || location.contains("test") {
+            continue;
+        }
+        let code = product_code(&std::fs::read_to_string(&file).expect("text"));
+        let mut names = code.split("providerguid").skip(1).peekable();
+        if names.peek().is_none() {
+            continue;
+        }
+        let after_name = names.filter_map(|rest| {
+            let rest = rest.strip_prefix("::")?.trim_start_matches(|c: char| c.is_ascii_alphanumeric());
+            Some(rest.strip_prefix(')').unwrap_or(rest).strip_prefix(',')?.trim_start_matches('('))
+        });
+        let in_matches = code.split("matchid{").skip(1);
+        let constants = code.split(":u16=").skip(1).filter(|rest| !rest.starts_with("0x"));
+        let number = |before: &str, rest: &str| {
+            let digits = rest.chars().take_while(char::is_ascii_digit).collect::<String>();
+            let end = if before == "u16=" { ";" } else { "" };
+            (!digits.is_empty()).then(|| (location.clone(), format!("{before}{digits}{end}")))
+        };
+        found.extend(after_name.filter_map(|rest| number("", rest)));
+        found.extend(in_matches.filter_map(|rest| number("matchid{", rest)));
+        found.extend(constants.filter_map(|rest| number("u16=", rest)));
+    }
+    found.sort();
+    found.dedup();
+    let mut exceptions = EXCEPTIONS.map(|(file, text)| (file.to_owned(), text.to_owned()));
+    exceptions.sort();
+    assert_eq!(
+        found, exceptions,
+        "name the events in the test `constants` of `schema`, or remove an exception"
+    );
+}
+
 /// Events of traces and live sessions are evaluated in one place, by one policy. Tests may evaluate single events.
 #[test]
 fn hunts_have_one_driver() {

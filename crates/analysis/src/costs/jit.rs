@@ -8,6 +8,9 @@
 use rustc_hash::FxHashMap;
 use stackhound_pipeline::EventView;
 use stackhound_profile::Full;
+use stackhound_schema::event_id::dot_net_runtime::{
+    METHOD_JITTING_STARTED, METHOD_LOAD, METHOD_LOAD_VERBOSE,
+};
 use stackhound_schema::provider_guid;
 use stackhound_trace::TraceTime;
 use stackhound_types::{Pid, Tid};
@@ -35,16 +38,9 @@ const COLUMNS: &[Column] = &[
     ticks("max", MAX),
 ];
 
-/// `MethodLoad`, which states no name.
-const LOADED: u16 = 141;
-/// `MethodLoadVerbose`.
-const NAMED: u16 = 143;
-/// `MethodJittingStarted`.
-const STARTED: u16 = 145;
-
 /// Whether events of the provider with this id matter.
 pub(super) fn reads(id: u16) -> bool {
-    matches!(id, LOADED | NAMED | STARTED)
+    matches!(id, METHOD_LOAD | METHOD_LOAD_VERBOSE | METHOD_JITTING_STARTED)
 }
 
 /// The flag of methods that the JIT compiler compiled.
@@ -132,13 +128,11 @@ impl Measure for Compilations {
             return Ok(());
         }
         let id = view.id();
-        let (Some(pid), Some(tid), LOADED | NAMED | STARTED) = (view.pid(), view.tid(), id) else {
-            return Ok(());
-        };
-        if out.is_repeated(view) {
+        let (Some(pid), Some(tid)) = (view.pid(), view.tid()) else { return Ok(()) };
+        if !reads(id) || out.is_repeated(view) {
             return Ok(());
         }
-        if id == STARTED {
+        if id == METHOD_JITTING_STARTED {
             self.begin(view, (pid, tid), wanted(), out);
             return Ok(());
         }

@@ -5,6 +5,7 @@ use std::sync::LazyLock;
 use hashbrown::HashMap;
 use stackhound_pipeline::EventView;
 use stackhound_rules::EventName;
+use stackhound_schema::event_id::{dns_client, kernel_audit_api_calls};
 use stackhound_schema::kernel::hook_id::*;
 use stackhound_schema::provider_guid;
 use stackhound_types::Guid;
@@ -67,12 +68,16 @@ const KERNEL_EVENTS: [(u16, &str); 52] = [
 
 /// Names of manifest events by provider and id.
 const MANIFEST_EVENTS: [(Guid, u16, &str); 6] = [
-    (provider_guid::KERNEL_AUDIT_API_CALLS, 3, "CreateSymbolicLinkObject"),
-    (provider_guid::KERNEL_AUDIT_API_CALLS, 4, "SetThreadContext"),
-    (provider_guid::KERNEL_AUDIT_API_CALLS, 5, "OpenProcess"),
-    (provider_guid::KERNEL_AUDIT_API_CALLS, 6, "OpenThread"),
-    (provider_guid::DNS_CLIENT, 3006, "QueryDns"),
-    (provider_guid::DNS_CLIENT, 3008, "ReplyDNS"),
+    (
+        provider_guid::KERNEL_AUDIT_API_CALLS,
+        kernel_audit_api_calls::CREATE_SYMBOLIC_LINK,
+        "CreateSymbolicLinkObject",
+    ),
+    (provider_guid::KERNEL_AUDIT_API_CALLS, kernel_audit_api_calls::SET_THREAD_CONTEXT, "SetThreadContext"),
+    (provider_guid::KERNEL_AUDIT_API_CALLS, kernel_audit_api_calls::OPEN_PROCESS, "OpenProcess"),
+    (provider_guid::KERNEL_AUDIT_API_CALLS, kernel_audit_api_calls::OPEN_THREAD, "OpenThread"),
+    (provider_guid::DNS_CLIENT, dns_client::DNS_QUERY_START, "QueryDns"),
+    (provider_guid::DNS_CLIENT, dns_client::DNS_QUERY_STOP, "ReplyDNS"),
 ];
 
 static BY_HOOK_ID: LazyLock<HashMap<u16, EventName, foldhash::fast::RandomState>> = LazyLock::new(|| {

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use stackhound_schema::event_id::{kernel_file, kernel_process};
 use stackhound_schema::kernel::{hook_id, view};
 use stackhound_schema::provider_guid;
 use stackhound_system::{FileKey, FileObject, KeyControlBlock, RegistryPath, StatedName};
@@ -151,13 +152,28 @@ impl<'c> EventView<'c> {
             return None;
         }
         match (event.guid()?, event.entry().tag) {
-            (provider_guid::KERNEL_FILE, 10..=12 | 30) => Some(FileForm::Path("FileName")),
-            (provider_guid::KERNEL_FILE, 26) => Some(FileForm::Path("FilePath")),
-            (provider_guid::KERNEL_FILE, 13..=23 | 25 | 27..=29 | 31..=34) => Some(FileForm::Open),
-            (provider_guid::KERNEL_PROCESS, 5 | 6) => Some(FileForm::Path("ImageName")),
+            (provider_guid::KERNEL_FILE, id) => form_of_file_event(id),
+            (provider_guid::KERNEL_PROCESS, kernel_process::IMAGE_LOAD | kernel_process::IMAGE_UNLOAD) => {
+                Some(FileForm::Path("ImageName"))
+            }
             _ => None,
         }
     }
+}
+
+/// The form in an event of Microsoft-Windows-Kernel-File.
+fn form_of_file_event(id: u16) -> Option<FileForm> {
+    Some(match id {
+        kernel_file::NAME_CREATE..=kernel_file::CREATE | kernel_file::CREATE_NEW_FILE => {
+            FileForm::Path("FileName")
+        }
+        kernel_file::DELETE_PATH => FileForm::Path("FilePath"),
+        kernel_file::CLEANUP..=kernel_file::FSCTL
+        | kernel_file::DIR_NOTIFY
+        | kernel_file::RENAME_PATH..=kernel_file::RENAME_29
+        | kernel_file::SET_SECURITY..=kernel_file::QUERY_EA => FileForm::Open,
+        _ => return None,
+    })
 }
 
 fn form_of_class(hook_id: u16) -> Option<FileForm> {

@@ -1,6 +1,7 @@
 //! The process and thread that an event acts on.
 
 use stackhound_etl::record::Record;
+use stackhound_schema::event_id::kernel_process;
 use stackhound_schema::kernel::{hook_id, view};
 use stackhound_schema::provider_guid;
 use stackhound_types::{Guid, Pid, Tid};
@@ -111,11 +112,20 @@ const TARGETS: (&[&str], &[&str]) =
     (&["TargetProcessId", "TargetProcessID"], &["TargetThreadId", "TargetThreatId", "TargetThreadID"]);
 
 fn fields_of(provider: Guid, id: u16) -> Option<(&'static [&'static str], &'static [&'static str])> {
-    match (provider, id) {
-        (provider_guid::KERNEL_PROCESS, 1 | 2) => Some((&["ProcessID"], &[])),
-        (provider_guid::KERNEL_PROCESS, 3 | 4 | 7..=10) => Some((&["ProcessID"], &["ThreadID"])),
-        (provider_guid::KERNEL_PROCESS, 11 | 12) => Some((&["FrozenProcessID"], &[])),
-        (provider_guid::KERNEL_AUDIT_API_CALLS | provider_guid::THREAT_INTELLIGENCE, _) => Some(TARGETS),
+    match provider {
+        provider_guid::KERNEL_PROCESS => match id {
+            kernel_process::PROCESS_START | kernel_process::PROCESS_STOP => Some((&["ProcessID"], &[])),
+            kernel_process::THREAD_START
+            | kernel_process::THREAD_STOP
+            | kernel_process::CPU_BASE_PRIORITY_CHANGE..=kernel_process::IO_PRIORITY_CHANGE => {
+                Some((&["ProcessID"], &["ThreadID"]))
+            }
+            kernel_process::PROCESS_FREEZE_START | kernel_process::PROCESS_FREEZE_STOP => {
+                Some((&["FrozenProcessID"], &[]))
+            }
+            _ => None,
+        },
+        provider_guid::KERNEL_AUDIT_API_CALLS | provider_guid::THREAT_INTELLIGENCE => Some(TARGETS),
         _ => None,
     }
 }

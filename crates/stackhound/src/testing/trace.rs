@@ -4,6 +4,7 @@ use stackhound_etl::write::RecordSpec;
 use stackhound_etl::write::stack::{self, KeyDefinition, StackMode, Trigger};
 use stackhound_schema::Error::NoSchema;
 use stackhound_schema::SchemaStore;
+use stackhound_schema::event_id::kernel_event_tracing;
 use stackhound_schema::kernel::class_guid;
 use stackhound_schema::provider_guid::KERNEL_EVENT_TRACING;
 use stackhound_types::{Address, FileTime, RawTime};
@@ -17,7 +18,7 @@ const STEP: i64 = 10_000;
 const PROCESS_DC_START: (u8, u8) = (3, 4);
 const IMAGE_DC_START: (u8, u8) = (3, 3);
 /// The event of Microsoft-Windows-Kernel-EventTracing with a user stack.
-const USER_STACK: u16 = 18;
+const USER_STACK: u16 = kernel_event_tracing::STACK_TRACE_USER_MODE_STACK_TRACE;
 
 /// The form in which the trace stores the stack of an event: its kernel stack, its user stack, or
 /// both.
