@@ -53,8 +53,9 @@ impl Block {
     pub(crate) fn parse(self, with_stacks: bool) -> ParsedBlock {
         let mut reader = Reader::new(with_stacks);
         reader.texts.reserve(self.text.len());
-        let (mut records, mut lines) = (Vec::new(), 0);
-        let mut add = |number, json: Result<&[u8], String>| {
+        let mut records = Vec::new();
+        let mut lines = 0;
+        let _ = self.for_each(&mut lines, |number, json| {
             let read = |json: &[u8]| {
                 reader.read(json).map_err(|error| match with_stacks {
                     true => format!("expected one JSON object per line: {error}"),
@@ -63,7 +64,18 @@ impl Block {
                 })
             };
             records.push(ParsedRecord { number, fields: json.and_then(read) });
-        };
+            ControlFlow::Continue(())
+        });
+        ParsedBlock { texts: reader.texts, records, lines }
+    }
+
+    /// Calls `on` with each line or record, or with the reason why it cannot be read, until it
+    /// breaks. `number` is incremented for each one, and for empty lines.
+    fn for_each(
+        self,
+        number: &mut u64,
+        mut on: impl FnMut(u64, Result<&[u8], String>) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
         match self.records {
             Records::Lines { is_first } => {
                 let mut rest = &self.text[..];
@@ -71,30 +83,25 @@ impl Block {
                     let end = memchr::memchr(b'\n', rest);
                     let line = &rest[..end.unwrap_or(rest.len())];
                     rest = end.map_or(&[], |end| &rest[end + 1..]);
-                    lines += 1;
+                    *number += 1;
                     let mut text = line.trim_ascii();
-                    if is_first && lines == 1 {
+                    if is_first && *number == 1 {
                         text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
                     }
-                    let is_whole = line.len() as u64 <= LINE_MAX;
-                    match (text.is_empty(), is_whole) {
-                        (true, _) => {}
-                        (false, true) => add(lines, Ok(text)),
-                        (false, false) => add(
-                            lines,
-                            Err(format!("expected a line of at most {LINE_MAX} bytes, found a longer one")),
-                        ),
+                    if text.is_empty() {
+                        continue;
                     }
+                    let is_whole = line.len() as u64 <= LINE_MAX;
+                    let error = || format!("expected a line of at most {LINE_MAX} bytes, found a longer one");
+                    on(*number, if is_whole { Ok(text) } else { Err(error()) })?;
                 }
+                ControlFlow::Continue(())
             }
-            Records::Listed(listed) => {
-                for record in listed {
-                    lines += 1;
-                    add(lines, record.map(|range| &self.text[range]));
-                }
-            }
+            Records::Listed(listed) => listed.into_iter().try_for_each(|record| {
+                *number += 1;
+                on(*number, record.map(|range| &self.text[range]))
+            }),
         }
-        ParsedBlock { texts: reader.texts, records, lines }
     }
 }
 
@@ -178,25 +185,11 @@ pub(crate) fn for_each_json(
     mut on: impl FnMut(&[u8], u64) -> ControlFlow<()>,
 ) -> io::Result<()> {
     let mut number = 0;
-    while let Some(Block { text, records }) = source()? {
-        let flow = match records {
-            Records::Lines { is_first } => {
-                text.strip_suffix(b"\n").unwrap_or(&text).split(|byte| *byte == b'\n').try_for_each(|line| {
-                    number += 1;
-                    let mut json = line.trim_ascii();
-                    if is_first && number == 1 {
-                        json = json.strip_prefix(BYTE_ORDER_MARK).unwrap_or(json);
-                    }
-                    let is_readable = !json.is_empty() && line.len() as u64 <= LINE_MAX;
-                    if is_readable { on(json, number) } else { ControlFlow::Continue(()) }
-                })
-            }
-            Records::Listed(listed) => listed.into_iter().try_for_each(|record| {
-                number += 1;
-                record.map_or(ControlFlow::Continue(()), |range| on(&text[range], number))
-            }),
+    while let Some(block) = source()? {
+        let read = |number, json: Result<&[u8], String>| {
+            json.map_or(ControlFlow::Continue(()), |json| on(json, number))
         };
-        if flow.is_break() {
+        if block.for_each(&mut number, read).is_break() {
             break;
         }
     }
