@@ -7,6 +7,7 @@
 use std::fmt;
 use std::io::{self, BufRead, Read, Seek};
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use stackhound_detect::report::{EventContext, SourceLocation};
@@ -140,7 +141,7 @@ pub struct Sysmon {
     evaluations: Evaluations,
     /// The frames of the last stack.
     frames: Vec<Frame>,
-    pool: Option<ThreadPool>,
+    pool: Option<Arc<ThreadPool>>,
 }
 
 /// The facts of all events so far.
@@ -166,8 +167,8 @@ impl Sysmon {
     #[must_use]
     pub fn with_threads(mut self, threads: usize) -> Sysmon {
         // Without further threads, the calling thread parses.
-        self.pool =
-            (threads > 1).then(|| ThreadPoolBuilder::new().num_threads(threads).build().ok()).flatten();
+        let pool = || ThreadPoolBuilder::new().num_threads(threads).build().ok();
+        self.pool = (threads > 1).then(pool).flatten().map(Arc::new);
         self
     }
 
@@ -198,7 +199,7 @@ impl Sysmon {
 
     fn learn_blocks(&mut self, source: impl FnMut() -> io::Result<Option<Block>>) -> io::Result<()> {
         let Sysmon { evidence, pool, .. } = self;
-        blocks::for_each(pool.as_ref(), false, source, |block| {
+        blocks::for_each(pool.as_deref(), false, source, |block| {
             let texts = &block.texts;
             for fields in block.records.iter().filter_map(|record| record.fields.as_ref().ok()) {
                 if let Ok(Some(row)) = Row::of(fields, texts) {
@@ -210,7 +211,7 @@ impl Sysmon {
     }
 
     fn threads(&self) -> usize {
-        self.pool.as_ref().map_or(1, ThreadPool::current_num_threads)
+        self.pool.as_ref().map_or(1, |pool| pool.current_num_threads())
     }
 
     /// Evaluates all rows of a file, whose format is recognized by its content. `name` is the name
@@ -244,10 +245,8 @@ impl Sysmon {
         detector: &mut Detector,
         on: impl FnMut(Found<'_>) -> ControlFlow<()>,
     ) -> Result<Totals, Error> {
-        let pool = self.pool.take();
-        let totals = self.hunt_blocks(pool.as_ref(), blocks::lines(input), name, detector, on);
-        self.pool = pool;
-        Ok(totals?.0)
+        let pool = self.pool.clone();
+        Ok(self.hunt_blocks(pool.as_deref(), blocks::lines(input), name, detector, on)?.0)
     }
 
     /// The same for a pipe: each line is evaluated as soon as it arrives.
@@ -273,11 +272,8 @@ impl Sysmon {
     ) -> Result<Totals, Error> {
         let damage = crate::chunks::damage(&mut input)?;
         let mut parser = blocks::records(input, self.threads()).map_err(evtx_error)?;
-        let pool = self.pool.take();
-        let source = blocks::listed(&mut parser);
-        let hunted = self.hunt_blocks(pool.as_ref(), source, name, detector, &mut on);
-        self.pool = pool;
-        let (mut totals, flow) = hunted?;
+        let (pool, source) = (self.pool.clone(), blocks::listed(&mut parser));
+        let (mut totals, flow) = self.hunt_blocks(pool.as_deref(), source, name, detector, &mut on)?;
         if flow.is_break() {
             return Ok(totals);
         }
