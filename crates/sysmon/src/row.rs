@@ -218,31 +218,25 @@ pub enum Action<'a> {
 impl Action<'_> {
     /// Sysmon's event id of the action.
     pub fn event_id(&self) -> u32 {
-        match self {
-            Action::ProcessCreate { .. } => 1,
-            Action::ProcessTerminate => 5,
-            Action::DriverLoad { .. } => 6,
-            Action::ImageLoad { .. } => 7,
-            Action::RemoteThread { .. } => 8,
-            Action::ProcessAccess { .. } => 10,
-            Action::FileCreate { .. } => 11,
-            Action::ProcessTampering { .. } => 25,
-            Action::FileExecutableDetected { .. } => 29,
-        }
+        self.event().0
     }
 
     /// Sysmon's event name of the action.
     pub fn event_name(&self) -> &'static str {
+        self.event().1
+    }
+
+    fn event(&self) -> (u32, &'static str) {
         match self {
-            Action::ProcessCreate { .. } => "ProcessCreate",
-            Action::ProcessTerminate => "ProcessTerminate",
-            Action::DriverLoad { .. } => "DriverLoad",
-            Action::ImageLoad { .. } => "ImageLoad",
-            Action::RemoteThread { .. } => "CreateRemoteThread",
-            Action::ProcessAccess { .. } => "ProcessAccess",
-            Action::FileCreate { .. } => "FileCreate",
-            Action::ProcessTampering { .. } => "ProcessTampering",
-            Action::FileExecutableDetected { .. } => "FileExecutableDetected",
+            Action::ProcessCreate { .. } => (1, "ProcessCreate"),
+            Action::ProcessTerminate => (5, "ProcessTerminate"),
+            Action::DriverLoad { .. } => (6, "DriverLoad"),
+            Action::ImageLoad { .. } => (7, "ImageLoad"),
+            Action::RemoteThread { .. } => (8, "CreateRemoteThread"),
+            Action::ProcessAccess { .. } => (10, "ProcessAccess"),
+            Action::FileCreate { .. } => (11, "FileCreate"),
+            Action::ProcessTampering { .. } => (25, "ProcessTampering"),
+            Action::FileExecutableDetected { .. } => (29, "FileExecutableDetected"),
         }
     }
 
@@ -296,19 +290,24 @@ impl<'a> Row<'a> {
         let target = Aim { pid: number(Field::TargetPid), image: text(Field::TargetImage) };
         let image = || match text(Field::ImageLoaded) {
             "" => Err(missing("ImageLoaded")),
-            path => Ok((path, sha256(text(Field::Hashes)))),
+            path => Ok(path),
         };
-        let signature = || StatedImage {
+        let stated = || StatedImage {
             signed: text(Field::Signed),
             signature: text(Field::Signature),
             status: text(Field::SignatureStatus),
-            ..StatedImage::default()
+            original_file_name: text(Field::OriginalFileName),
+            company: text(Field::Company),
+            product: text(Field::Product),
+            description: text(Field::Description),
+            file_version: text(Field::FileVersion),
         };
         // The Elastic Common Schema has one field for the paths of images and of other files.
-        let created = |event_field| match (text(Field::CreatedFile), text(Field::ImageLoaded)) {
-            ("", "") => Err(missing(event_field)),
+        let created = || match (text(Field::CreatedFile), text(Field::ImageLoaded)) {
+            ("", "") => Err(missing("TargetFilename")),
             ("", path) | (path, _) => Ok(path),
         };
+        let sha256 = || sha256(text(Field::Hashes));
         let action = match event {
             1 if !is_other(Field::ProcessGuid) => Action::ProcessCreate {
                 command_line: text(Field::CommandLine),
@@ -318,20 +317,10 @@ impl<'a> Row<'a> {
             },
             5 if !is_other(Field::ProcessGuid) => Action::ProcessTerminate,
             6 if !is_other(Field::ImageLoaded) => {
-                let (path, sha256) = image()?;
-                Action::DriverLoad { path, sha256, signer: signature().valid_signer() }
+                Action::DriverLoad { path: image()?, sha256: sha256(), signer: stated().valid_signer() }
             }
             7 if !is_other(Field::ImageLoaded) => {
-                let (path, sha256) = image()?;
-                let stated = StatedImage {
-                    original_file_name: text(Field::OriginalFileName),
-                    company: text(Field::Company),
-                    product: text(Field::Product),
-                    description: text(Field::Description),
-                    file_version: text(Field::FileVersion),
-                    ..signature()
-                };
-                Action::ImageLoad { path, sha256, stated }
+                Action::ImageLoad { path: image()?, sha256: sha256(), stated: stated() }
             }
             8 if !is_other(Field::TargetImage) => Action::RemoteThread {
                 target,
@@ -345,16 +334,15 @@ impl<'a> Row<'a> {
                 access: number(Field::Access),
                 call_trace: text(Field::CallTrace),
             },
-            11 if !is_other(Field::CreatedFile) => Action::FileCreate { path: created("TargetFilename")? },
+            11 if !is_other(Field::CreatedFile) => Action::FileCreate { path: created()? },
             25 if !is_other(Field::ProcessGuid) => {
                 let column = Some(text(Field::TamperingColumn)).filter(|text| text.starts_with("Image is "));
                 let kind = Some(text(Field::Tampering)).filter(|text| !text.is_empty()).or(column);
                 Action::ProcessTampering { kind: kind.unwrap_or_default() }
             }
-            29 if !is_other(Field::CreatedFile) => Action::FileExecutableDetected {
-                path: created("TargetFilename")?,
-                sha256: sha256(text(Field::Hashes)),
-            },
+            29 if !is_other(Field::CreatedFile) => {
+                Action::FileExecutableDetected { path: created()?, sha256: sha256() }
+            }
             _ => return Ok(None),
         };
         let actor = Actor {
