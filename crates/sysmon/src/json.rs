@@ -9,70 +9,22 @@
 
 use std::borrow::Cow;
 use std::fmt::{self, Write};
+use std::sync::LazyLock;
 
+use foldhash::fast::RandomState;
+use hashbrown::HashMap;
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
+use crate::field::{FIELD_COUNT, FIELDS, Field, capitalized};
 use crate::time;
 
 mod write;
 
 pub use write::{flat, winlogbeat};
 
-/// A field of an event.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Field {
-    EventId,
-    Provider,
-    Channel,
-    Host,
-    /// The machine that collected the event, which can differ from its source.
-    Collector,
-    Utc,
-    Timestamp,
-    Count,
-    Image,
-    Pid,
-    Tid,
-    ProcessGuid,
-    CommandLine,
-    ParentPid,
-    User,
-    Integrity,
-    TargetImage,
-    TargetPid,
-    Access,
-    CallTrace,
-    NewThread,
-    StartAddress,
-    StartModule,
-    StartFunction,
-    ImageLoaded,
-    Hashes,
-    Signed,
-    Signature,
-    SignatureStatus,
-    OriginalFileName,
-    Company,
-    Product,
-    Description,
-    FileVersion,
-    CreatedFile,
-    Tampering,
-    /// A column of this name, which tables also have for other purposes.
-    TamperingColumn,
-}
-
-const FIELDS: usize = Field::TamperingColumn as usize + 1;
-
-impl Field {
-    fn bit(self) -> u64 {
-        1 << self as u32
-    }
-}
-
 /// A part of a document.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum DocumentPart {
     Root,
     Winlog,
@@ -85,17 +37,8 @@ enum DocumentPart {
     Wazuh,
     WazuhSystem,
     WazuhData,
-    /// Part of the Elastic Common Schema.
-    EcsEvent,
-    Host,
-    Process,
-    Thread,
-    Parent,
-    File,
-    FileHash,
-    FileSignature,
-    FileVersion,
-    User,
+    /// Part of the Elastic Common Schema with this path.
+    Ecs(&'static str),
 }
 
 /// The meaning of a name.
@@ -106,162 +49,79 @@ enum Step {
     Nothing,
 }
 
+/// The meanings of the names of all fields in the parts of documents that have them.
+static STEPS: LazyLock<HashMap<(DocumentPart, &str), Step, RandomState>> = LazyLock::new(|| {
+    let mut steps = HashMap::default();
+    for names in &FIELDS {
+        let Some(field) = names.field else { continue };
+        for path in names.ecs.iter().chain(names.row_ecs) {
+            let (mut path, mut step) = (*path, Step::Field(field));
+            while let Some((outer, name)) = path.rsplit_once('.') {
+                let part = DocumentPart::Ecs(outer);
+                steps.insert((part, name), step);
+                (path, step) = (outer, Step::Into(part));
+            }
+            steps.insert((DocumentPart::Root, path), step);
+        }
+        // A path with the same outer name has precedence.
+        let mut add = |parts: &[DocumentPart], names: &[&'static str]| {
+            for name in names {
+                for part in parts {
+                    steps.entry((*part, *name)).or_insert(Step::Field(field));
+                }
+            }
+        };
+        add(&[DocumentPart::Root, DocumentPart::Winlog, DocumentPart::System], names.header);
+        add(&[DocumentPart::Root], names.top);
+        add(&[DocumentPart::Root, DocumentPart::Data], names.data);
+    }
+    steps
+});
+
 impl DocumentPart {
     /// The meaning of a name in this part.
     fn step(self, name: &str) -> Step {
-        use Step::{Into, Nothing};
-        let field = |field: Option<Field>| field.map_or(Nothing, Step::Field);
+        use Step::Into;
         match (self, name) {
             (DocumentPart::Root, "winlog") => Into(DocumentPart::Winlog),
             (DocumentPart::Root, "Event") => Into(DocumentPart::Event),
-            (DocumentPart::Root, "event") => Into(DocumentPart::EcsEvent),
-            (DocumentPart::Root, "process") => Into(DocumentPart::Process),
-            (DocumentPart::Root, "file" | "dll") => Into(DocumentPart::File),
-            (DocumentPart::Root, "user") => Into(DocumentPart::User),
+            (DocumentPart::Root, "win") => Into(DocumentPart::Wazuh),
             // Wrappers of Elastic, Chainsaw, Wazuh and Splunk.
             (DocumentPart::Root, "_source" | "document" | "data" | "result") => Into(DocumentPart::Root),
-            (DocumentPart::Root, "win") => Into(DocumentPart::Wazuh),
+            // Files and images have the same names.
+            (DocumentPart::Root, "file") => Into(DocumentPart::Ecs("dll")),
+            (DocumentPart::Root | DocumentPart::Winlog, "event_data")
+            | (DocumentPart::Root | DocumentPart::Event, "EventData") => Into(DocumentPart::Data),
+            (DocumentPart::Root | DocumentPart::Event, "System") => Into(DocumentPart::System),
+            (DocumentPart::System, "Provider" | "Provider_attributes")
+            | (DocumentPart::Provider, "#attributes") => Into(DocumentPart::Provider),
+            (DocumentPart::Provider, "Name") => Step::Field(Field::Provider),
             (DocumentPart::Wazuh, "system") => Into(DocumentPart::WazuhSystem),
             (DocumentPart::Wazuh, "eventdata") => Into(DocumentPart::WazuhData),
-            (DocumentPart::WazuhSystem, "providerName") => Step::Field(Field::Provider),
-            (DocumentPart::WazuhSystem, "eventID") => Step::Field(Field::EventId),
-            (DocumentPart::WazuhSystem, "channel") => Step::Field(Field::Channel),
-            (DocumentPart::WazuhSystem, "computer") => Step::Field(Field::Host),
             (DocumentPart::WazuhSystem, "systemTime") => Step::Field(Field::Timestamp),
-            (DocumentPart::WazuhData, _) => field(capitalized(name).and_then(|name| data(&name))),
-            // Names in the tables of collectors.
-            (DocumentPart::Root, "Source" | "source") => Step::Field(Field::Channel),
-            (DocumentPart::Root, "EventCode") => Step::Field(Field::EventId),
-            (DocumentPart::Root, "TimeGenerated") => Step::Field(Field::Timestamp),
-            // A name, or an object with one.
-            (DocumentPart::Root, "host") => Into(DocumentPart::Host),
-            (DocumentPart::Root | DocumentPart::Winlog, "event_data")
-            | (DocumentPart::Event | DocumentPart::Root, "EventData") => Into(DocumentPart::Data),
-            (DocumentPart::Event | DocumentPart::Root, "System") => Into(DocumentPart::System),
-            (DocumentPart::Root, "Type") => Step::Field(Field::TamperingColumn),
-            (DocumentPart::Root, _) => field(header(name).or_else(|| row(name)).or_else(|| data(name))),
-            (DocumentPart::System, "Provider" | "Provider_attributes") => Into(DocumentPart::Provider),
-            (DocumentPart::Winlog | DocumentPart::System, _) => field(header(name)),
-            (DocumentPart::Provider, "Name") | (DocumentPart::EcsEvent, "provider") => {
-                Step::Field(Field::Provider)
-            }
-            (DocumentPart::Provider, "#attributes") => Into(DocumentPart::Provider),
-            (DocumentPart::Data, _) => field(data(name)),
-            (DocumentPart::EcsEvent, "code") => Step::Field(Field::EventId),
-            (DocumentPart::Host, "name" | "hostname") => Step::Field(Field::Collector),
-            (DocumentPart::Process, "thread") => Into(DocumentPart::Thread),
-            (DocumentPart::Process, "parent") => Into(DocumentPart::Parent),
-            (DocumentPart::Process, "executable") => Step::Field(Field::Image),
-            (DocumentPart::Process, "pid") => Step::Field(Field::Pid),
-            (DocumentPart::Process, "entity_id") => Step::Field(Field::ProcessGuid),
-            (DocumentPart::Process, "command_line") => Step::Field(Field::CommandLine),
-            (DocumentPart::Thread, "id") => Step::Field(Field::Tid),
-            (DocumentPart::Parent, "pid") => Step::Field(Field::ParentPid),
-            (DocumentPart::File, "path") => Step::Field(Field::ImageLoaded),
-            (DocumentPart::File, "hash") => Into(DocumentPart::FileHash),
-            (DocumentPart::File, "pe") => Into(DocumentPart::FileVersion),
-            (DocumentPart::FileVersion, "original_file_name") => Step::Field(Field::OriginalFileName),
-            (DocumentPart::FileVersion, "company") => Step::Field(Field::Company),
-            (DocumentPart::FileVersion, "product") => Step::Field(Field::Product),
-            (DocumentPart::FileVersion, "description") => Step::Field(Field::Description),
-            (DocumentPart::FileVersion, "file_version") => Step::Field(Field::FileVersion),
-            (DocumentPart::File, "code_signature") => Into(DocumentPart::FileSignature),
-            (DocumentPart::User, "name") => Step::Field(Field::User),
-            (DocumentPart::FileHash, "sha256") => Step::Field(Field::Hashes),
-            (DocumentPart::FileSignature, "signed") => Step::Field(Field::Signed),
-            (DocumentPart::FileSignature, "subject_name") => Step::Field(Field::Signature),
-            (DocumentPart::FileSignature, "status") => Step::Field(Field::SignatureStatus),
-            _ => Nothing,
+            (DocumentPart::WazuhSystem, _) => DocumentPart::System.field_step(&capitalized(name)),
+            (DocumentPart::WazuhData, _) => DocumentPart::Data.field_step(&capitalized(name)),
+            _ => self.field_step(name),
         }
     }
-}
 
-/// The name with its first letter in upper case.
-fn capitalized(name: &str) -> Option<String> {
-    let first = name.chars().next()?;
-    Some(format!("{}{}", first.to_ascii_uppercase(), &name[first.len_utf8()..]))
-}
-
-/// Names of fields that every event has.
-fn header(name: &str) -> Option<Field> {
-    Some(match name {
-        "EventID" | "event_id" | "EventId" => Field::EventId,
-        "Provider" | "provider_name" | "SourceName" | "source_name" | "ProviderName" => Field::Provider,
-        "Channel" | "channel" | "log_name" | "LogName" => Field::Channel,
-        "Computer" | "computer_name" | "Hostname" | "ComputerName" => Field::Host,
-        "@timestamp" => Field::Timestamp,
-        _ => return None,
-    })
-}
-
-/// Names of fields in rows that represent several equal events.
-fn row(name: &str) -> Option<Field> {
-    Some(match name {
-        "utc" => Field::Utc,
-        "count" => Field::Count,
-        "pid" => Field::Pid,
-        "tid" => Field::Tid,
-        "process_guid" => Field::ProcessGuid,
-        "source_image" => Field::Image,
-        "target_image" => Field::TargetImage,
-        "target_pid" => Field::TargetPid,
-        "granted_access" => Field::Access,
-        "calltrace" => Field::CallTrace,
-        "new_thread_id" => Field::NewThread,
-        "start_address" => Field::StartAddress,
-        "start_module" => Field::StartModule,
-        "start_function" => Field::StartFunction,
-        _ => return None,
-    })
-}
-
-/// Sysmon's names of fields.
-fn data(name: &str) -> Option<Field> {
-    Some(match name {
-        "UtcTime" => Field::Utc,
-        "SourceImage" | "Image" => Field::Image,
-        "SourceProcessId" | "ProcessId" => Field::Pid,
-        "SourceThreadId" => Field::Tid,
-        "SourceProcessGUID" | "SourceProcessGuid" | "ProcessGuid" => Field::ProcessGuid,
-        "CommandLine" => Field::CommandLine,
-        "ParentProcessId" => Field::ParentPid,
-        "User" => Field::User,
-        "IntegrityLevel" => Field::Integrity,
-        "TargetFilename" => Field::CreatedFile,
-        "Type" => Field::Tampering,
-        "TargetImage" => Field::TargetImage,
-        "TargetProcessId" => Field::TargetPid,
-        "GrantedAccess" => Field::Access,
-        "CallTrace" => Field::CallTrace,
-        "NewThreadId" => Field::NewThread,
-        "StartAddress" => Field::StartAddress,
-        "StartModule" => Field::StartModule,
-        "StartFunction" => Field::StartFunction,
-        "ImageLoaded" => Field::ImageLoaded,
-        "Hashes" => Field::Hashes,
-        "Signed" => Field::Signed,
-        "Signature" => Field::Signature,
-        "SignatureStatus" => Field::SignatureStatus,
-        "OriginalFileName" => Field::OriginalFileName,
-        "Company" => Field::Company,
-        "Product" => Field::Product,
-        "Description" => Field::Description,
-        "FileVersion" => Field::FileVersion,
-        _ => return None,
-    })
+    /// The meaning of a name in the table of fields.
+    fn field_step(self, name: &str) -> Step {
+        STEPS.get(&(self, name)).copied().unwrap_or(Step::Nothing)
+    }
 }
 
 /// The fields of one event, as positions in the texts of their [`Reader`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fields {
-    texts: [(u32, u32); FIELDS],
+    texts: [(u32, u32); FIELD_COUNT],
     given: u64,
     /// The time of the event in units of 100 ns since 1601, parsed once.
     pub(crate) time: Option<u64>,
 }
 
 impl Fields {
-    const NONE: Fields = Fields { texts: [(0, 0); FIELDS], given: 0, time: None };
+    const NONE: Fields = Fields { texts: [(0, 0); FIELD_COUNT], given: 0, time: None };
 
     /// The text of a field, empty if the field is missing. Numbers are decimal.
     pub(crate) fn text<'t>(&self, texts: &'t str, field: Field) -> &'t str {
@@ -271,7 +131,7 @@ impl Fields {
 
     /// Whether a field is present.
     pub(crate) fn has(&self, field: Field) -> bool {
-        self.given & field.bit() != 0
+        self.given & (1 << field as u32) != 0
     }
 }
 
@@ -279,7 +139,7 @@ impl Fields {
 #[derive(Debug)]
 struct KnownName {
     location: DocumentPart,
-    name: Box<str>,
+    name: String,
     step: Step,
 }
 
@@ -319,7 +179,7 @@ impl Reader {
         self.fields = Fields::NONE;
         self.next_name = 0;
         let mut reader = serde_json::Deserializer::from_slice(json);
-        reader.deserialize_map(Object { reader: self, location: DocumentPart::Root })?;
+        reader.deserialize_map(Value { reader: self, step: Step::Into(DocumentPart::Root) })?;
         reader.end()?;
         let mut fields = self.fields;
         let time = |field| time::parse(fields.text(&self.texts, field));
@@ -347,11 +207,15 @@ impl Reader {
         if step == Step::Field(Field::CallTrace) && !self.with_stacks {
             step = Step::Nothing;
         }
-        let known = KnownName { location, name: name.into(), step };
         let count = self.names.len();
         match self.names.get_mut(at) {
-            Some(replaced) => *replaced = known,
-            None if at < NAMES_MAX && at == count => self.names.push(known),
+            Some(known) => {
+                (known.location, known.step) = (location, step);
+                name.clone_into(&mut known.name);
+            }
+            None if at < NAMES_MAX && at == count => {
+                self.names.push(KnownName { location, name: name.to_owned(), step });
+            }
             None => {}
         }
         step
@@ -366,7 +230,7 @@ impl Reader {
             });
             let Some((name, rest)) = name else { continue };
             let text = rest.split_once('>').and_then(|(_, rest)| rest.split_once("</Data>"));
-            if let (Some(field), Some((text, _))) = (data(name), text) {
+            if let (Step::Field(field), Some((text, _))) = (self.step(DocumentPart::Data, name), text) {
                 self.set(field, unescaped(text));
             }
         }
@@ -378,7 +242,7 @@ impl Reader {
         write(&mut self.texts)?;
         // Blocks of text are much smaller than 4 GiB.
         self.fields.texts[field as usize] = (from as u32, self.texts.len() as u32);
-        self.fields.given |= field.bit();
+        self.fields.given |= 1 << field as u32;
         Ok(())
     }
 
@@ -398,7 +262,8 @@ impl Reader {
                 Ok(())
             });
         }
-        serde_json::Deserializer::from_str(json).deserialize_any(Value { reader: self, field })
+        serde_json::Deserializer::from_str(json)
+            .deserialize_any(Value { reader: self, step: Step::Field(field) })
     }
 }
 
@@ -437,92 +302,21 @@ fn unescaped(text: &str) -> Cow<'_, str> {
     escapes.iter().fold(text.to_owned(), |text, (from, to)| text.replace(from, to)).into()
 }
 
-/// An object of a document, whose names are mapped to fields.
-struct Object<'r> {
-    reader: &'r mut Reader,
-    location: DocumentPart,
-}
-
-impl<'de> DeserializeSeed<'de> for Object<'_> {
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'de>>(self, input: D) -> Result<(), D::Error> {
-        input.deserialize_any(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Object<'_> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("one object per line")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        while let Some(name) = map.next_key::<Name<'de>>()? {
-            match self.reader.step(self.location, &name.0) {
-                Step::Into(location) => map.next_value_seed(Object { reader: self.reader, location })?,
-                Step::Field(field) => {
-                    let value: &RawValue = map.next_value()?;
-                    self.reader.set_json(field, value.get()).map_err(A::Error::custom)?;
-                    if field == Field::EventId && !self.reader.is_wanted() {
-                        return Err(A::Error::custom("not evidence"));
-                    }
-                }
-                Step::Nothing => drop(map.next_value::<IgnoredAny>()?),
-            }
-        }
-        Ok(())
-    }
-
-    fn visit_str<E: Error>(self, text: &str) -> Result<(), E> {
-        match self.location {
-            DocumentPart::Host => self.reader.set(Field::Collector, text),
-            DocumentPart::Provider => self.reader.set(Field::Provider, text),
-            // Tables without columns for the data contain it as one text.
-            DocumentPart::Data if text.trim_start().starts_with('{') => {
-                let mut input = serde_json::Deserializer::from_str(text);
-                input.deserialize_map(self).map_err(E::custom)?;
-            }
-            DocumentPart::Data => self.reader.read_xml(text),
-            _ => {}
-        }
-        Ok(())
-    }
-
-    // Other values in place of an object are ignored.
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
-        while list.next_element::<IgnoredAny>()?.is_some() {}
-        Ok(())
-    }
-
-    fn visit_bool<E: Error>(self, _: bool) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_i64<E: Error>(self, _: i64) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_u64<E: Error>(self, _: u64) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_f64<E: Error>(self, _: f64) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_unit<E: Error>(self) -> Result<(), E> {
-        Ok(())
-    }
-}
-
-/// The value of a field: a text or number, the first item of a list, or the text of an XML element
-/// with attributes (`#text`, in rows of Velociraptor `Value`).
+/// A value of a document with its meaning. The value of a field is a text or number, the first item
+/// of a list, or the text of an XML element with attributes (`#text`, in rows of Velociraptor
+/// `Value`). Values in place of an object are ignored.
 struct Value<'r> {
     reader: &'r mut Reader,
-    field: Field,
+    step: Step,
+}
+
+impl Value<'_> {
+    fn set<E>(self, value: impl fmt::Display) -> Result<(), E> {
+        if let Step::Field(field) = self.step {
+            self.reader.set(field, value);
+        }
+        Ok(())
+    }
 }
 
 impl<'de> DeserializeSeed<'de> for Value<'_> {
@@ -537,53 +331,72 @@ impl<'de> Visitor<'de> for Value<'_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a text or number")
+        f.write_str("one object per line")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        let Value { reader, step: outer } = self;
+        while let Some(name) = map.next_key::<Name<'de>>()? {
+            let step = match outer {
+                Step::Into(part) => reader.step(part, &name.0),
+                Step::Field(_) if matches!(&*name.0, "#text" | "Value") => outer,
+                Step::Field(_) | Step::Nothing => Step::Nothing,
+            };
+            match step {
+                Step::Field(field) => {
+                    let value: &RawValue = map.next_value()?;
+                    reader.set_json(field, value.get()).map_err(A::Error::custom)?;
+                    if field == Field::EventId && !reader.is_wanted() {
+                        return Err(A::Error::custom("not evidence"));
+                    }
+                }
+                Step::Into(_) => map.next_value_seed(Value { reader, step })?,
+                Step::Nothing => drop(map.next_value::<IgnoredAny>()?),
+            }
+        }
+        Ok(())
     }
 
     fn visit_str<E: Error>(self, text: &str) -> Result<(), E> {
-        self.reader.set(self.field, text);
-        Ok(())
-    }
-
-    fn visit_u64<E: Error>(self, number: u64) -> Result<(), E> {
-        self.reader.set(self.field, number);
-        Ok(())
-    }
-
-    fn visit_i64<E: Error>(self, number: i64) -> Result<(), E> {
-        self.reader.set(self.field, number);
-        Ok(())
-    }
-
-    fn visit_f64<E: Error>(self, number: f64) -> Result<(), E> {
-        self.reader.set(self.field, number);
-        Ok(())
-    }
-
-    fn visit_bool<E: Error>(self, value: bool) -> Result<(), E> {
-        self.reader.set(self.field, if value { "true" } else { "false" });
-        Ok(())
-    }
-
-    fn visit_unit<E: Error>(self) -> Result<(), E> {
+        match self.step {
+            Step::Into(DocumentPart::Ecs("host")) => self.reader.set(Field::Collector, text),
+            Step::Into(DocumentPart::Provider) => self.reader.set(Field::Provider, text),
+            // Tables without columns for the data contain it as one text.
+            Step::Into(DocumentPart::Data) if text.trim_start().starts_with('{') => {
+                let mut input = serde_json::Deserializer::from_str(text);
+                input.deserialize_map(self).map_err(E::custom)?;
+            }
+            Step::Into(DocumentPart::Data) => self.reader.read_xml(text),
+            _ => self.set(text)?,
+        }
         Ok(())
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
-        let first = list.next_element_seed(Value { reader: self.reader, field: self.field })?;
-        if first.is_some() {
-            while list.next_element::<IgnoredAny>()?.is_some() {}
+        if let Step::Field(_) = self.step {
+            list.next_element_seed(self)?;
         }
+        while list.next_element::<IgnoredAny>()?.is_some() {}
         Ok(())
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        while let Some(name) = map.next_key::<Name<'de>>()? {
-            match &*name.0 {
-                "#text" | "Value" => map.next_value_seed(Value { reader: self.reader, field: self.field })?,
-                _ => drop(map.next_value::<IgnoredAny>()?),
-            }
-        }
+    fn visit_bool<E: Error>(self, value: bool) -> Result<(), E> {
+        self.set(value)
+    }
+
+    fn visit_i64<E: Error>(self, number: i64) -> Result<(), E> {
+        self.set(number)
+    }
+
+    fn visit_u64<E: Error>(self, number: u64) -> Result<(), E> {
+        self.set(number)
+    }
+
+    fn visit_f64<E: Error>(self, number: f64) -> Result<(), E> {
+        self.set(number)
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<(), E> {
         Ok(())
     }
 }

@@ -10,6 +10,7 @@
 //! |---|---|
 //! | [`call_trace`] | the text of a stack as frames, and back without loss |
 //! | [`row`] | one event and the meaning of its fields |
+//! | `field` | the fields of events, with their names in all forms |
 //! | [`json`] | rows in JSON, in the forms of several tools, read and written |
 //! | [`case`] | rows as cases in the normal form |
 //! | `known`, `processes` | evidence from other events |
@@ -31,6 +32,7 @@ pub mod call_trace;
 pub mod case;
 mod chunks;
 mod event_context;
+mod field;
 pub mod hunt;
 pub mod json;
 mod known;

@@ -4,7 +4,8 @@ use stackhound_images::{FactSource, ImageFacts, Signature, SignatureReason, Sign
 use stackhound_types::sha256_of_hex;
 
 use crate::call_trace::Hex;
-use crate::json::{Field, Fields};
+use crate::field::Field;
+use crate::json::Fields;
 
 /// The error about a required field that is missing or invalid. The event is skipped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
@@ -286,10 +287,10 @@ impl<'a> Row<'a> {
             issuer => !issuer.to_ascii_lowercase().contains("sysmon"),
         };
         let Some(event) = number(Field::EventId) else { return Ok(None) };
-        let missing = |field| FieldError { event, field };
+        let missing = |field: Field| FieldError { event, field: field.names().data[0] };
         let target = Aim { pid: number(Field::TargetPid), image: text(Field::TargetImage) };
         let image = || match text(Field::ImageLoaded) {
-            "" => Err(missing("ImageLoaded")),
+            "" => Err(missing(Field::ImageLoaded)),
             path => Ok(path),
         };
         let stated = || StatedImage {
@@ -304,7 +305,7 @@ impl<'a> Row<'a> {
         };
         // The Elastic Common Schema has one field for the paths of images and of other files.
         let created = || match (text(Field::CreatedFile), text(Field::ImageLoaded)) {
-            ("", "") => Err(missing("TargetFilename")),
+            ("", "") => Err(missing(Field::CreatedFile)),
             ("", path) | (path, _) => Ok(path),
         };
         let sha256 = || sha256(text(Field::Hashes));
@@ -325,7 +326,7 @@ impl<'a> Row<'a> {
             8 if !is_other(Field::TargetImage) => Action::RemoteThread {
                 target,
                 tid: number(Field::NewThread),
-                address: address(text(Field::StartAddress)).ok_or_else(|| missing("StartAddress"))?,
+                address: address(text(Field::StartAddress)).ok_or_else(|| missing(Field::StartAddress))?,
                 module: text(Field::StartModule),
                 function: text(Field::StartFunction),
             },

@@ -1,7 +1,12 @@
 //! Events of Windows logs with all their data, from JSON of log shippers and from event logs.
 
-use serde_json::{Map, Value};
+use std::sync::LazyLock;
 
+use foldhash::fast::RandomState;
+use hashbrown::HashMap;
+use serde_json::Value;
+
+use crate::field::{FIELDS, Field, capitalized};
 use crate::time;
 
 /// An event of a Windows log.
@@ -24,46 +29,10 @@ pub struct WindowsEvent {
 }
 
 /// Names of rows that stand for several events, with those of Sysmon.
-const ROW_NAMES: [(&str, &str); 12] = [
-    ("source_image", "SourceImage"),
-    ("target_image", "TargetImage"),
-    ("target_pid", "TargetProcessId"),
-    ("granted_access", "GrantedAccess"),
-    ("calltrace", "CallTrace"),
-    ("new_thread_id", "NewThreadId"),
-    ("start_address", "StartAddress"),
-    ("start_module", "StartModule"),
-    ("start_function", "StartFunction"),
-    ("process_guid", "SourceProcessGUID"),
-    ("pid", "SourceProcessId"),
-    ("tid", "SourceThreadId"),
-];
-
-/// Fields that the Elastic Common Schema moves out of the data, with the names of Sysmon.
-const ECS_NAMES: [(&str, &str); 22] = [
-    ("process.executable", "Image"),
-    ("process.pid", "ProcessId"),
-    ("process.entity_id", "ProcessGuid"),
-    ("process.command_line", "CommandLine"),
-    ("process.working_directory", "CurrentDirectory"),
-    ("process.parent.executable", "ParentImage"),
-    ("process.parent.command_line", "ParentCommandLine"),
-    ("process.parent.pid", "ParentProcessId"),
-    ("process.parent.entity_id", "ParentProcessGuid"),
-    ("process.pe.original_file_name", "OriginalFileName"),
-    ("process.pe.company", "Company"),
-    ("process.pe.product", "Product"),
-    ("process.pe.description", "Description"),
-    ("dll.path", "ImageLoaded"),
-    ("dll.code_signature.status", "SignatureStatus"),
-    ("dll.code_signature.subject_name", "Signature"),
-    ("registry.path", "TargetObject"),
-    ("destination.ip", "DestinationIp"),
-    ("destination.port", "DestinationPort"),
-    ("source.ip", "SourceIp"),
-    ("source.port", "SourcePort"),
-    ("dns.question.name", "QueryName"),
-];
+static ROW_NAMES: LazyLock<HashMap<&str, &str, RandomState>> = LazyLock::new(|| {
+    let names = FIELDS.iter().flat_map(|names| names.top.iter().zip(names.data));
+    names.map(|(row, known)| (*row, *known)).collect()
+});
 
 fn text(value: &Value) -> Option<String> {
     match value {
@@ -79,6 +48,18 @@ fn member<'v>(value: &'v Value, path: &str) -> Option<&'v Value> {
     path.split('.').try_fold(value, |value, name| value.get(name))
 }
 
+/// The text of these fields at the top of a document, empty if it has none.
+fn at_top(object: &Value, fields: &[Field]) -> String {
+    let mut names = fields.iter().flat_map(|field| field.names().at_top());
+    names.find_map(|name| object.get(name).and_then(text)).unwrap_or_default()
+}
+
+/// A part of a document of Wazuh with the names of other documents.
+fn with_capitalized_names(part: &Value) -> Value {
+    let members = part.as_object().into_iter().flatten();
+    members.map(|(name, value)| (capitalized(name), value.clone())).collect()
+}
+
 impl WindowsEvent {
     /// The event in a document of any of the supported forms; `None` if it has no event id.
     pub fn of(document: &Value) -> Option<WindowsEvent> {
@@ -90,33 +71,27 @@ impl WindowsEvent {
         }
         let mut event = WindowsEvent { count: 1, ..WindowsEvent::default() };
         if let Some(of_log) = root.get("Event") {
-            event.system(of_log.get("System")?, false);
+            event.system(of_log.get("System")?);
             let data = ["EventData", "UserData"].into_iter().filter_map(|name| of_log.get(name));
-            data.for_each(|data| event.add(data, false));
+            data.for_each(|data| event.add(data));
         } else if let Some(winlog) = root.get("winlog") {
             event.header(winlog);
-            event.add(winlog.get("event_data").unwrap_or(&Value::Null), false);
-            for (path, name) in ECS_NAMES {
-                if let Some(found) = member(root, path).and_then(text) {
-                    event.put(name, found);
-                }
-            }
-            event.time = event
-                .time
-                .or_else(|| root.get("@timestamp").and_then(text).and_then(|time| time::parse(&time)));
+            event.add(winlog.get("event_data").unwrap_or(&Value::Null));
+            event.add_ecs(root);
+            event.time = event.time.or_else(|| time::parse(&at_top(root, &[Field::Timestamp])));
         } else if let Some(win) = root.get("win") {
-            event.system(win.get("system")?, true);
-            event.add(win.get("eventdata").unwrap_or(&Value::Null), true);
+            event.system(&with_capitalized_names(win.get("system")?));
+            event.add(&with_capitalized_names(win.get("eventdata").unwrap_or(&Value::Null)));
         } else {
             event.header(root);
             if let Some(data) = root.get("EventData").or_else(|| root.get("event_data")) {
-                event.add(data, false);
+                event.add(data);
             }
-            event.add(root, false);
+            event.add(root);
         }
         event.id?;
         if event.time.is_none() {
-            event.time = event.get("UtcTime").or_else(|| event.get("utc")).and_then(time::parse);
+            event.time = event.get(Field::Utc.names().data[0]).and_then(time::parse);
         }
         Some(event)
     }
@@ -132,84 +107,69 @@ impl WindowsEvent {
         issuer.is_empty() || issuer.to_ascii_lowercase().contains("sysmon")
     }
 
-    fn put(&mut self, name: &str, text: String) {
+    /// Adds a value unless it has no text, or its name has a value.
+    fn put(&mut self, name: &str, value: &Value) {
         if self.get(name).is_none() {
-            self.data.push((name.to_owned(), text));
+            self.data.extend(text(value).map(|text| (name.to_owned(), text)));
         }
-    }
-
-    /// The part `System` of an event, or the names of Wazuh for it.
-    fn system(&mut self, system: &Value, is_wazuh: bool) {
-        let get = |name: &str| member(system, name).and_then(text).unwrap_or_default();
-        let names = match is_wazuh {
-            true => ["providerName", "channel", "computer", "systemTime", "eventID"],
-            false => [
-                "Provider.#attributes.Name",
-                "Channel",
-                "Computer",
-                "TimeCreated.#attributes.SystemTime",
-                "EventID",
-            ],
-        };
-        let [provider, channel, host, time, id] = names.map(get);
-        let plain = |text: String, other: &str| if text.is_empty() { get(other) } else { text };
-        self.provider = plain(provider, "Provider_attributes.Name");
-        (self.channel, self.host) = (channel, host);
-        self.time = time::parse(&plain(time, "TimeCreated_attributes.SystemTime"));
-        self.id = id.parse().ok();
     }
 
     /// Names at the top level, or of Winlogbeat.
     fn header(&mut self, object: &Value) {
-        let get = |names: &[&str]| {
-            names.iter().find_map(|name| object.get(name).and_then(text)).unwrap_or_default()
-        };
-        self.provider = get(&["provider_name", "Provider", "SourceName", "source_name", "ProviderName"]);
-        self.channel = get(&["channel", "Channel", "log_name", "LogName", "source", "Source"]);
-        self.host = get(&["computer_name", "Computer", "Hostname", "ComputerName", "host"]);
-        self.id = get(&["event_id", "EventID", "EventId", "EventCode"]).parse().ok();
-        self.count = get(&["count"]).parse().unwrap_or(1).max(1);
-        self.time = time::parse(&get(&["@timestamp", "TimeGenerated", "utc"]));
+        self.provider = at_top(object, &[Field::Provider]);
+        self.channel = at_top(object, &[Field::Channel]);
+        self.host = at_top(object, &[Field::Host, Field::Collector]);
+        self.id = at_top(object, &[Field::EventId]).parse().ok();
+        self.count = at_top(object, &[Field::Count]).parse().unwrap_or(1).max(1);
+        self.time = time::parse(&at_top(object, &[Field::Timestamp, Field::Utc]));
     }
 
-    fn add(&mut self, data: &Value, is_wazuh: bool) {
+    /// The part `System` of an event, which has some values in attributes.
+    fn system(&mut self, system: &Value) {
+        self.channel = at_top(system, &[Field::Channel]);
+        self.host = at_top(system, &[Field::Host]);
+        self.id = at_top(system, &[Field::EventId]).parse().ok();
+        let get = |paths: [&str; 3]| {
+            paths.iter().find_map(|path| member(system, path).and_then(text)).unwrap_or_default()
+        };
+        self.provider = get(["ProviderName", "Provider.#attributes.Name", "Provider_attributes.Name"]);
+        self.time = time::parse(&get([
+            "SystemTime",
+            "TimeCreated.#attributes.SystemTime",
+            "TimeCreated_attributes.SystemTime",
+        ]));
+    }
+
+    /// Adds the values that the Elastic Common Schema moves out of the data.
+    fn add_ecs(&mut self, root: &Value) {
+        for names in &FIELDS {
+            let Some(name) = names.data.last() else { continue };
+            for value in names.ecs.iter().chain(names.rule_ecs).filter_map(|path| member(root, path)) {
+                self.put(name, value);
+            }
+        }
+    }
+
+    fn add(&mut self, data: &Value) {
         let Value::Object(data) = data else { return };
-        let named = data.get("Data").and_then(Value::as_array);
         for (name, value) in data {
             match value {
                 // A part of user data.
                 Value::Object(inner) if text(value).is_none() && name != "#attributes" => {
-                    let inner: &Map<String, Value> = inner;
-                    for (name, value) in inner {
-                        if let Some(found) = text(value) {
-                            self.put(name, found);
-                        }
-                    }
+                    inner.iter().for_each(|(name, value)| self.put(name, value));
                 }
                 value => {
-                    let Some(found) = text(value) else { continue };
-                    let row = ROW_NAMES.iter().find(|(row, _)| row == name).map(|(_, known)| *known);
-                    let name = match (row, is_wazuh) {
-                        (Some(known), _) => known.to_owned(),
-                        (None, true) => capitalized(name),
-                        (None, false) => name.clone(),
-                    };
-                    self.put(&name, found);
+                    self.put(ROW_NAMES.get(&**name).unwrap_or(&&**name), value);
                 }
             }
         }
-        for one in named.into_iter().flatten() {
+        for one in data.get("Data").and_then(Value::as_array).into_iter().flatten() {
             let name = member(one, "#attributes.Name").or_else(|| one.get("@Name")).and_then(text);
-            if let (Some(name), Some(found)) = (name, text(one)) {
-                self.put(&name, found);
+            if let Some(name) = name {
+                self.put(&name, one);
             }
         }
     }
-}
-
-fn capitalized(name: &str) -> String {
-    let mut letters = name.chars();
-    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
 
 #[cfg(test)]

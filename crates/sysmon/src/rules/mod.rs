@@ -24,6 +24,7 @@ use stackhound_types::file_name;
 
 use crate::blocks;
 use crate::event_context::aim;
+use crate::field::Field;
 use crate::hunt::{Error, Format, detect_format};
 use crate::row::Aim;
 
@@ -92,11 +93,14 @@ impl LogRules {
 impl WindowsEvent {
     /// The event with its process, for findings.
     pub fn context(&self, file: &str, record: u64) -> EventContext {
-        let get =
-            |names: &[&str]| names.iter().find_map(|name| self.get(name)).unwrap_or_default().to_owned();
-        let number = |names: &[&str]| get(names).parse().ok();
-        let target_pid = number(&["TargetProcessId"]);
-        let target_path = get(&["TargetImage"]);
+        let get = |field: Field| {
+            // Names of the acting process itself precede those in events with a target.
+            let mut names = field.names().data.iter().rev();
+            names.find_map(|name| self.get(name)).unwrap_or_default()
+        };
+        let number = |field: Field| get(field).parse().ok();
+        let target_pid = number(Field::TargetPid);
+        let target_path = get(Field::TargetImage);
         let is_targeted = target_pid.is_some() || !target_path.is_empty();
         EventContext {
             location: SourceLocation { file: file.to_owned(), record },
@@ -104,15 +108,15 @@ impl WindowsEvent {
             time: self.time,
             host: self.host.clone(),
             process: ProcessReport {
-                pid: number(&["ProcessId", "SourceProcessId"]),
-                tid: number(&["SourceThreadId"]),
+                pid: number(Field::Pid),
+                tid: number(Field::Tid),
                 facts: ProcessFacts::new(|fact| self.process_fact(fact)),
                 ..ProcessReport::default()
             },
             event: EventReport {
                 name: self.id.map(|id| format!("EventID({id})")).unwrap_or_default(),
                 provider: if self.provider.is_empty() { self.channel.clone() } else { self.provider.clone() },
-                target: is_targeted.then(|| aim(&Aim { pid: target_pid, image: &target_path })),
+                target: is_targeted.then(|| aim(&Aim { pid: target_pid, image: target_path })),
                 ..EventReport::default()
             },
             ..EventContext::default()
