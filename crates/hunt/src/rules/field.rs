@@ -270,7 +270,7 @@ impl TraceField {
             "evt.is_indirect_syscall" => IsFound(&["CS03", "CS04", "CS05"]),
             "stack.finding" => Findings,
             "ps.access.mask.names" if event == "OpenProcess" => {
-                Payload("DesiredAccess", FlagList(names::PROCESS_ACCESS))
+                Payload("DesiredAccess", FlagList(names::list("process-access")?))
             }
             "ps.access.status" if event == "OpenProcess" => Payload("ReturnCode", Status),
             "ps._modules" => Process(own, ProcessPart::Modules),
@@ -293,9 +293,9 @@ impl TraceField {
             "file.io.size" => Payload("IoSize", Number),
             "file.offset" if event.ends_with("ViewFile") => Payload("ByteOffset", Number),
             "file.offset" => Payload("Offset", Number),
-            "file.share_mode" => Payload("ShareAccess", Flags(names::SHARES, 0)),
-            "file.attributes" => Payload("FileAttributes", FlagList(names::FILE_ATTRIBUTES)),
-            "file.info_class" => Payload("InfoClass", Name(names::INFO_CLASSES, 0, u64::MAX)),
+            "file.share_mode" => Payload("ShareAccess", Flags(names::list("shares")?, 0)),
+            "file.attributes" => Payload("FileAttributes", FlagList(names::list("file-attributes")?)),
+            "file.info_class" => Payload("InfoClass", Name(names::list("info-classes")?, 0, u64::MAX)),
             "file.info.allocation_size" => {
                 IfInfoClass { class: names::INFO_ALLOCATION, field: "ExtraInfo", form: Number }
             }
@@ -307,8 +307,8 @@ impl TraceField {
             }
             "file.view.base" => Payload("ViewBase", Hex),
             "file.view.size" => Payload("ViewSize", Number),
-            "file.view.type" => Payload("MiscInfo", Name(names::VIEW_TYPES, 52, 0xfff)),
-            "file.view.protection" => Payload("MiscInfo", Flags(names::VIEW_PROTECTIONS, 32)),
+            "file.view.type" => Payload("MiscInfo", Name(names::list("view-types")?, 52, 0xfff)),
+            "file.view.protection" => Payload("MiscInfo", Flags(names::list("view-protections")?, 32)),
             "file.pid" => Payload("ProcessId", Number),
             "module.base" | "dll.base" => Payload("ImageBase", Hex),
             "module.size" | "dll.size" => Payload("ImageSize", Number),
@@ -316,10 +316,10 @@ impl TraceField {
             "module.default_address" => Payload("DefaultBase", Hex),
             "module.pid" | "dll.pid" => Payload("ProcessId", Number),
             "module.signature.level" | "dll.signature.level" => {
-                Payload("SignatureLevel", Name(names::SIGNATURE_LEVELS, 0, 0xf))
+                Payload("SignatureLevel", Name(names::list("signature-levels")?, 0, 0xf))
             }
             "module.signature.type" | "dll.signature.type" => {
-                Payload("SignatureType", Name(names::SIGNATURE_TYPES, 0, 0x7))
+                Payload("SignatureType", Name(names::list("signature-types")?, 0, 0x7))
             }
             "module.pe.is_dotnet" | "dll.pe.is_dotnet" => Image(ImageOf::Loaded, ImagePart::IsDotNet),
             "registry.path" => Key(KeyPart::Path),
@@ -331,17 +331,17 @@ impl TraceField {
             "net.sip" => Payload("saddr", Text),
             "net.l4.proto" => Protocol,
             "dns.name" => Payload("QueryName", Text),
-            "dns.rr" => Payload("QueryType", Name(names::DNS_TYPES, 0, u64::MAX)),
+            "dns.rr" => Payload("QueryType", Name(names::list("dns-types")?, 0, u64::MAX)),
             "dns.answers" => Payload("QueryResults", Parts),
             "handle.id" => Payload("Handle", Number),
             "handle.object" => Payload("Object", Number),
             "mem.address" => Payload("BaseAddress", Number),
             "mem.size" => Payload("RegionSize", Number),
-            "mem.alloc" => Payload("Flags", Flags(names::ALLOCATIONS, 0)),
+            "mem.alloc" => Payload("Flags", Flags(names::list("allocations")?, 0)),
             "thread.pid" if event == "OpenThread" => Payload("TargetProcessId", Number),
             "thread.pid" => Payload("ProcessId", Number),
             "thread.access.mask.names" if event == "OpenThread" => {
-                Payload("DesiredAccess", FlagList(names::THREAD_ACCESS))
+                Payload("DesiredAccess", FlagList(names::list("thread-access")?))
             }
             "thread.access.status" if event == "OpenThread" => Payload("ReturnCode", Status),
             "thread.prio" => Payload("BasePriority", Number),
@@ -440,14 +440,20 @@ fn argument_field(name: &str, event: &str) -> Option<TraceField> {
         ("pid", _) => Some(Payload("ProcessId", Number)),
         ("tid", "OpenThread") => Some(Payload("TargetThreatId", Number)),
         ("tid", "CreateThread" | "TerminateThread") => Some(Payload("TThreadId", Number)),
-        ("desired_access", "OpenProcess") => Some(Payload("DesiredAccess", Flags(names::PROCESS_ACCESS, 0))),
-        ("desired_access", "OpenThread") => Some(Payload("DesiredAccess", Flags(names::THREAD_ACCESS, 0))),
+        ("desired_access", "OpenProcess") => {
+            Some(Payload("DesiredAccess", Flags(names::list("process-access")?, 0)))
+        }
+        ("desired_access", "OpenThread") => {
+            Some(Payload("DesiredAccess", Flags(names::list("thread-access")?, 0)))
+        }
         ("desired_access", "CreateSymbolicLinkObject") => {
-            Some(Payload("DesiredAccess", Flags(names::OBJECT_ACCESS, 0)))
+            Some(Payload("DesiredAccess", Flags(names::list("object-access")?, 0)))
         }
         ("source", "CreateSymbolicLinkObject") => Some(Payload("LinkSourceName", Text)),
         ("target", "CreateSymbolicLinkObject") => Some(Payload("LinkTargetName", Text)),
-        ("create_options", "CreateFile") => Some(Payload("CreateOptions", Flags(names::CREATE_OPTIONS, 0))),
+        ("create_options", "CreateFile") => {
+            Some(Payload("CreateOptions", Flags(names::list("create-options")?, 0)))
+        }
         ("create_disposition", "CreateFile") => Some(Disposition),
         ("ppid", _) => of("ps.ppid"),
         ("exe", "CreateProcess" | "TerminateProcess") => of("ps.exe"),

@@ -209,8 +209,11 @@ fn spelled(text: &str, form: LogForm, visit: &mut Visitor<'_>) -> ControlFlow<()
             let Some(rights) = digits.and_then(|digits| u64::from_str_radix(digits, 16).ok()) else {
                 return visit(Value::Unknown);
             };
-            stackhound_rules::names::flags(stackhound_rules::names::PROCESS_ACCESS, rights)
-                .try_for_each(|name| visit(Value::Text(name)))
+            stackhound_rules::names::flags(
+                stackhound_rules::names::list("process-access").unwrap_or_default(),
+                rights,
+            )
+            .try_for_each(|name| visit(Value::Text(name)))
         }
         LogForm::Hex => {
             let digits = text.trim_start_matches("0x").trim_start_matches('0').to_ascii_lowercase();
