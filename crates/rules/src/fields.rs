@@ -9,6 +9,7 @@ use std::sync::LazyLock;
 use stackhound_facts::{FactId, ProcessFact};
 
 use crate::needs::{Need, Needs};
+use crate::sources::{DataSource, PayloadSource};
 use crate::types::{Elements, Type};
 
 /// A field.
@@ -16,12 +17,19 @@ use crate::types::{Elements, Type};
 pub struct Field {
     /// The current name in conditions.
     pub name: &'static str,
+    /// The name of the field with the same value for all readers; mostly its own.
+    pub canonical_name: &'static str,
     /// The type of its value.
     pub value_type: Type,
     /// What it needs in addition to the event.
     pub needs: Needs,
     /// The field of filters with the same value, if there is one.
     pub filter_field: Option<&'static str>,
+    /// The field of payloads with the value, if there is one.
+    pub payload: Option<PayloadSource>,
+    /// The data of Windows logs with the value, if there is any. The catalogue of facts has it for
+    /// facts about processes.
+    pub data: Option<DataSource>,
     /// Whether it needs a name or a number in brackets.
     pub takes_argument: bool,
 }
@@ -130,70 +138,131 @@ pub(crate) fn part(elements: Elements, name: &str) -> Result<&'static Part, Vec<
 
 const TEXT: &str = include_str!("fields.txt");
 
-/// Fields by all their names.
-static FIELDS: LazyLock<HashMap<&str, &Field>> = LazyLock::new(|| {
-    let mut fields: HashMap<&str, &Field> = HashMap::new();
+static TABLE: LazyLock<Table> = LazyLock::new(|| {
+    let mut table = Table::default();
     for line in TEXT.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
-        match line.split_once(" = ") {
-            Some((old, name)) => fields.insert(old, fields[name]),
-            None => {
-                let field = read(line).unwrap_or_else(|| panic!("fields.txt: {line}"));
-                fields.insert(field.name, Box::leak(Box::new(field)))
-            }
-        };
+        table.add(line).unwrap_or_else(|| panic!("fields.txt: {line}"));
     }
-    fields
+    table
 });
 
-/// A line of the table.
-fn read(line: &'static str) -> Option<Field> {
-    let mut words = line.split(' ');
-    let (name, value_type, needs, ours) = (words.next()?, words.next()?, words.next()?, words.next()?);
-    let takes_argument = match words.next() {
-        Some("[]") => true,
-        None | Some("[?]") => false,
-        Some(_) => return None,
-    };
-    let needs = match needs {
-        "-" => Needs::NONE,
-        list => {
-            let mut needs = list.split(',').map(Need::of);
-            needs.try_fold(Needs::NONE, |all, need| Some(all.with(Needs::of(need?))))?
+#[derive(Default)]
+struct Table {
+    /// Fields by all their names.
+    fields: HashMap<&'static str, &'static Field>,
+    /// By the argument of `evt.arg`.
+    arguments: HashMap<&'static str, &'static Field>,
+    /// By the names of their values in data of Windows logs.
+    data: HashMap<&'static str, &'static Field>,
+}
+
+impl Table {
+    fn add(&mut self, line: &'static str) -> Option<()> {
+        let (name, field) = match line.split_once(" = ") {
+            Some((other, name)) => (other, *self.fields.get(name)?),
+            None => {
+                let field: &Field = Box::leak(Box::new(self.read(line)?));
+                (field.name, field)
+            }
+        };
+        if let Some(argument) = name.strip_prefix("evt.arg[") {
+            self.arguments.insert(argument.strip_suffix(']')?, field);
+            return Some(());
         }
-    };
-    let of_process = || {
-        let fact = ProcessFact::with_alias(name.strip_prefix("ps.")?)?;
-        Some(&*Box::leak(format!("process.{}", fact.row().path).into_boxed_str()))
-    };
-    let filter_field = Some(ours).filter(|name| *name != "-").or_else(of_process);
-    Some(Field { name, value_type: Type::of(value_type)?, needs, filter_field, takes_argument })
+        self.fields.insert(name, field);
+        for name in field.data.iter().filter(|data| data.is_whole()).flat_map(|data| data.names) {
+            self.data.entry(name).or_insert(field);
+        }
+        Some(())
+    }
+
+    fn read(&self, line: &'static str) -> Option<Field> {
+        if let Some((name, other)) = line.split_once(" like ") {
+            return Some(Field { name, ..**self.fields.get(other)? });
+        }
+        let mut words = line.split(' ');
+        let (name, value_type, needs, ours) = (words.next()?, words.next()?, words.next()?, words.next()?);
+        let needs = match needs {
+            "-" => Needs::NONE,
+            list => {
+                let mut needs = list.split(',').map(Need::of);
+                needs.try_fold(Needs::NONE, |all, need| Some(all.with(Needs::of(need?))))?
+            }
+        };
+        let of_process = || {
+            let fact = ProcessFact::with_alias(name.strip_prefix("ps.")?)?;
+            Some(&*Box::leak(format!("process.{}", fact.row().path).into_boxed_str()))
+        };
+        let mut field = Field {
+            name,
+            canonical_name: name,
+            value_type: Type::of(value_type)?,
+            needs,
+            filter_field: Some(ours).filter(|name| *name != "-").or_else(of_process),
+            payload: None,
+            data: None,
+            takes_argument: false,
+        };
+        for word in words {
+            match word.split_once('=') {
+                Some(("payload", source)) => field.payload = Some(PayloadSource::read(source)?),
+                Some(("data", source)) => field.data = Some(DataSource::read(source)?),
+                None if word == "[]" => field.takes_argument = true,
+                None if word == "[?]" => {}
+                _ => return None,
+            }
+        }
+        Some(field)
+    }
 }
 
 impl Field {
     /// The field with a current or older name.
-    pub(crate) fn of(name: &str) -> Option<&'static Field> {
-        FIELDS.get(name).copied()
+    pub fn of(name: &str) -> Option<&'static Field> {
+        TABLE.fields.get(name).copied()
+    }
+
+    /// The field with the same value as `evt.arg` with an argument.
+    pub fn of_argument(argument: &str) -> Option<&'static Field> {
+        TABLE.arguments.get(argument).copied()
+    }
+
+    /// The field with the value that has this name in data of Windows logs.
+    pub fn of_data(name: &str) -> Option<&'static Field> {
+        TABLE.data.get(name).copied()
     }
 
     /// The current names.
     pub(crate) fn names() -> impl Iterator<Item = &'static str> {
-        FIELDS.iter().filter(|(name, field)| **name == field.name).map(|(name, _)| *name)
+        TABLE.fields.iter().filter(|(name, field)| **name == field.name).map(|(name, _)| *name)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sources::PayloadForm;
 
     #[test]
     fn the_table_is_complete() {
-        assert_eq!((Field::names().count(), FIELDS.len()), (251, 323));
+        assert_eq!((Field::names().count(), TABLE.fields.len()), (251, 323));
         assert_eq!(Field::of("image.base.address").unwrap().name, "module.base");
         assert_eq!(Field::of("ps.name").unwrap().filter_field, Some("process.name"));
         let symbols = Field::of("thread.callstack.symbols").unwrap();
         assert!(symbols.needs.has(Need::Stacks) && symbols.needs.has(Need::FunctionNames));
         assert_eq!(Field::of("thread._callstack").unwrap().value_type, Type::Elements(Elements::Frames));
         assert!(Field::of("evt.arg").unwrap().takes_argument);
+    }
+
+    #[test]
+    fn fields_are_found_by_what_events_state() {
+        let dll = Field::of("dll.base").unwrap();
+        assert_eq!((dll.name, dll.canonical_name), ("dll.base", "module.base"));
+        assert_eq!(dll.payload, Some(PayloadSource { name: "ImageBase", form: PayloadForm::Hex }));
+        assert_eq!(Field::of_argument("dip").unwrap().name, "net.dip");
+        assert_eq!(Field::of_data("TargetFilename").unwrap().name, "file.path");
+        // The name of the user is only a part of it.
+        assert_eq!(Field::of_data("ParentUser"), None);
     }
 
     #[test]

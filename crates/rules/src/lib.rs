@@ -45,6 +45,7 @@ mod parse;
 mod rule;
 mod sigma;
 pub mod source;
+mod sources;
 pub mod syntax;
 mod types;
 
@@ -55,4 +56,5 @@ pub use functions::Function;
 pub use library::{FILE_MAX, has_cases};
 pub use needs::{Need, Needs};
 pub use rule::{Head, Library, Rule, RuleCondition};
+pub use sources::{DataForm, DataSource, PayloadForm, PayloadSource};
 pub use types::{Elements, Type};

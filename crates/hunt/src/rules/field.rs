@@ -3,21 +3,20 @@
 use stackhound_detect::DetectionId;
 use stackhound_facts::{FactId, ProcessFact};
 use stackhound_pipeline::FilterField;
-use stackhound_rules::EventName;
 use stackhound_rules::evaluate::{FieldRef, ResolvedField};
+use stackhound_rules::{EventName, Field, PayloadForm, names};
 
 use super::sigma;
-use stackhound_rules::names::{self, Names};
 
 /// A field as traces have it.
 #[derive(Clone, Debug)]
 pub enum TraceField {
     /// A field of filters.
     Filter(FilterField),
-    /// A field of the payload in another spelling.
-    Payload(&'static str, Form),
-    /// A field of the payload if another one has a value; 0 or false if it has another one.
-    IfInfoClass { class: u64, field: &'static str, form: Form },
+    /// A field of the payload in the spelling of rules.
+    Payload(&'static str, PayloadForm),
+    /// The information that is set for a file if it is of this class; 0 or false if it is of another one.
+    Info(u64, PayloadForm),
     /// A fact about a process.
     Process(Whose, ProcessPart),
     /// The id of the process.
@@ -46,29 +45,6 @@ pub enum TraceField {
     Findings,
     /// Whether one of these detections has the answer yes.
     IsFound(&'static [&'static str]),
-}
-
-/// How a field of the payload is spelled.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Form {
-    /// As a number.
-    Number,
-    /// As a text.
-    Text,
-    /// In hexadecimal digits.
-    Hex,
-    /// `Success`, or something else.
-    Status,
-    /// The name of some bits: how far they are shifted, and a mask.
-    Name(Names, u32, u64),
-    /// Names of flags after a shift, joined with `|`.
-    Flags(Names, u32),
-    /// Names of flags, one by one.
-    FlagList(Names),
-    /// Parts between semicolons.
-    Parts,
-    /// Whether it is not 0.
-    IsSet,
 }
 
 /// The process that a fact is about.
@@ -194,31 +170,11 @@ impl TraceField {
     /// The field for events with this name; `None` if traces never have it.
     pub fn resolve(used: FieldRef<'_>, event: EventName) -> Option<ResolvedField<TraceField>> {
         let field = match used {
-            FieldRef::Field(used) => {
-                let field = TraceField::of(used.field.name, used.argument.as_deref(), event.name());
-                let filter = || used.field.filter_field.and_then(FilterField::of).map(TraceField::Filter);
-                field.or_else(filter)?
-            }
+            FieldRef::Field(used) => TraceField::of(used.field, used.argument.as_deref(), event.name())?,
             FieldRef::Data("GrantedAccess") => TraceField::Access,
             FieldRef::Data("TargetObject") => TraceField::Key(KeyPart::Short),
             FieldRef::Data("CallTrace") => TraceField::Stack(StackPart::CallTrace),
-            FieldRef::Data(name) if let Some(fact) = ProcessFact::with_sigma_name(name) => {
-                let event = sigma::event_of(event.name())?;
-                let own = if is_of_process(event) { Whose::Subject } else { Whose::Own };
-                TraceField::Process(own, ProcessPart::Fact(fact))
-            }
-            FieldRef::Data(name) => match sigma::field_of(event.name(), name) {
-                Some((field, argument)) => {
-                    let event = sigma::event_of(event.name())?;
-                    let field = TraceField::of(field, argument, event).or_else(|| {
-                        let port = name.strip_suffix("Port")?;
-                        let name = if port == "Destination" { "fields.dport" } else { "fields.sport" };
-                        FilterField::of(name).map(TraceField::Filter)
-                    });
-                    field?
-                }
-                None => return None,
-            },
+            FieldRef::Data(name) => TraceField::of_data(name, event.name())?,
         };
         Some(ResolvedField { cost: field.cost(), field })
     }
@@ -233,7 +189,7 @@ impl TraceField {
             TraceField::Pid => cost::OWNER,
             TraceField::Process(..) => cost::STATE,
             TraceField::Payload(..)
-            | TraceField::IfInfoClass { .. }
+            | TraceField::Info(..)
             | TraceField::File(_)
             | TraceField::Key(_)
             | TraceField::Access
@@ -252,8 +208,36 @@ impl TraceField {
         }
     }
 
-    fn of(name: &str, argument: Option<&str>, event: &str) -> Option<TraceField> {
-        use Form::*;
+    /// A value of Sysmon's data, for events of a category of Sigma.
+    fn of_data(name: &str, category: &str) -> Option<TraceField> {
+        let event = sigma::event_of(category)?;
+        match (name, event) {
+            ("TargetImage", "OpenProcess") => argument_field("exe", event),
+            ("TargetProcessId", "OpenProcess") => argument_field("pid", event),
+            _ => match ProcessFact::with_sigma_name(name) {
+                Some(fact) => {
+                    let own = if is_of_process(event) { Whose::Subject } else { Whose::Own };
+                    Some(TraceField::Process(own, ProcessPart::Fact(fact)))
+                }
+                None if sigma::has_data(event, name) => TraceField::of(Field::of_data(name)?, None, event),
+                None => None,
+            },
+        }
+    }
+
+    fn of(field: &Field, argument: Option<&str>, event: &str) -> Option<TraceField> {
+        let name = field.canonical_name;
+        let payload = || {
+            let source = field.payload.filter(|_| has_payload(name, event))?;
+            Some(TraceField::Payload(source.name, source.form))
+        };
+        let filter = || field.filter_field.and_then(FilterField::of).map(TraceField::Filter);
+        TraceField::computed(name, argument, event).or_else(payload).or_else(filter)
+    }
+
+    /// A field that is not just one of the payload or of filters.
+    fn computed(name: &str, argument: Option<&str>, event: &str) -> Option<TraceField> {
+        use PayloadForm::{IsSet, Number};
         use TraceField::*;
         let is_of_process = is_of_process(event);
         let (own, start) =
@@ -269,10 +253,6 @@ impl TraceField {
             "evt.is_direct_syscall" => IsFound(&["CS01", "CS02"]),
             "evt.is_indirect_syscall" => IsFound(&["CS03", "CS04", "CS05"]),
             "stack.finding" => Findings,
-            "ps.access.mask.names" if event == "OpenProcess" => {
-                Payload("DesiredAccess", FlagList(names::list("process-access")?))
-            }
-            "ps.access.status" if event == "OpenProcess" => Payload("ReturnCode", Status),
             "ps._modules" => Process(own, ProcessPart::Modules),
             "ps._ancestors" => Process(own, ProcessPart::Ancestor(None)),
             "ps.ancestor" => Process(own, ProcessPart::Ancestor(index)),
@@ -281,77 +261,23 @@ impl TraceField {
             "file.name" => File(PathPart::Name),
             "file.extension" => File(PathPart::Extension),
             "file.path.stem" => File(PathPart::Stem),
-            "module.path" | "dll.path" => File(PathPart::Path),
-            "module.name" | "dll.name" => File(PathPart::Name),
-            "module.path.stem" | "dll.path.stem" => File(PathPart::Stem),
+            "module.path" => File(PathPart::Path),
+            "module.name" => File(PathPart::Name),
+            "module.path.stem" => File(PathPart::Stem),
             "file.operation" if event == "CreateFile" => Disposition,
             "file.status" if event == "CreateFile" => FileStatus,
             "file.is_dll" | "file.is_driver" | "file.is_exec" => IsNewFile,
-            "file.object" if !event.ends_with("ViewFile") => Payload("FileObject", Number),
             "file.key" if event.ends_with("ViewFile") => Payload("FileObject", Number),
-            "file.key" if event != "CreateFile" => Payload("FileKey", Number),
-            "file.io.size" => Payload("IoSize", Number),
             "file.offset" if event.ends_with("ViewFile") => Payload("ByteOffset", Number),
-            "file.offset" => Payload("Offset", Number),
-            "file.share_mode" => Payload("ShareAccess", Flags(names::list("shares")?, 0)),
-            "file.attributes" => Payload("FileAttributes", FlagList(names::list("file-attributes")?)),
-            "file.info_class" => Payload("InfoClass", Name(names::list("info-classes")?, 0, u64::MAX)),
-            "file.info.allocation_size" => {
-                IfInfoClass { class: names::INFO_ALLOCATION, field: "ExtraInfo", form: Number }
-            }
-            "file.info.eof_size" => {
-                IfInfoClass { class: names::INFO_END_OF_FILE, field: "ExtraInfo", form: Number }
-            }
-            "file.info.is_disposition_delete_file" => {
-                IfInfoClass { class: names::INFO_DISPOSITION, field: "ExtraInfo", form: IsSet }
-            }
-            "file.view.base" => Payload("ViewBase", Hex),
-            "file.view.size" => Payload("ViewSize", Number),
-            "file.view.type" => Payload("MiscInfo", Name(names::list("view-types")?, 52, 0xfff)),
-            "file.view.protection" => Payload("MiscInfo", Flags(names::list("view-protections")?, 32)),
-            "file.pid" => Payload("ProcessId", Number),
-            "module.base" | "dll.base" => Payload("ImageBase", Hex),
-            "module.size" | "dll.size" => Payload("ImageSize", Number),
-            "module.checksum" => Payload("ImageChecksum", Number),
-            "module.default_address" => Payload("DefaultBase", Hex),
-            "module.pid" | "dll.pid" => Payload("ProcessId", Number),
-            "module.signature.level" | "dll.signature.level" => {
-                Payload("SignatureLevel", Name(names::list("signature-levels")?, 0, 0xf))
-            }
-            "module.signature.type" | "dll.signature.type" => {
-                Payload("SignatureType", Name(names::list("signature-types")?, 0, 0x7))
-            }
-            "module.pe.is_dotnet" | "dll.pe.is_dotnet" => Image(ImageOf::Loaded, ImagePart::IsDotNet),
+            "file.info.allocation_size" => Info(names::INFO_ALLOCATION, Number),
+            "file.info.eof_size" => Info(names::INFO_END_OF_FILE, Number),
+            "file.info.is_disposition_delete_file" => Info(names::INFO_DISPOSITION, IsSet),
+            "module.pe.is_dotnet" => Image(ImageOf::Loaded, ImagePart::IsDotNet),
             "registry.path" => Key(KeyPart::Path),
             "registry.key.name" => Key(KeyPart::Name),
             "registry.value" => Key(KeyPart::Value),
-            "registry.status" => Payload("Status", Status),
-            "registry.kcb" => Payload("KeyHandle", Hex),
-            "net.dip" => Payload("daddr", Text),
-            "net.sip" => Payload("saddr", Text),
             "net.l4.proto" => Protocol,
-            "dns.name" => Payload("QueryName", Text),
-            "dns.rr" => Payload("QueryType", Name(names::list("dns-types")?, 0, u64::MAX)),
-            "dns.answers" => Payload("QueryResults", Parts),
-            "handle.id" => Payload("Handle", Number),
-            "handle.object" => Payload("Object", Number),
-            "mem.address" => Payload("BaseAddress", Number),
-            "mem.size" => Payload("RegionSize", Number),
-            "mem.alloc" => Payload("Flags", Flags(names::list("allocations")?, 0)),
             "thread.pid" if event == "OpenThread" => Payload("TargetProcessId", Number),
-            "thread.pid" => Payload("ProcessId", Number),
-            "thread.access.mask.names" if event == "OpenThread" => {
-                Payload("DesiredAccess", FlagList(names::list("thread-access")?))
-            }
-            "thread.access.status" if event == "OpenThread" => Payload("ReturnCode", Status),
-            "thread.prio" => Payload("BasePriority", Number),
-            "thread.page.prio" => Payload("PagePriority", Number),
-            "thread.io.prio" => Payload("IoPriority", Number),
-            "thread.kstack.base" => Payload("StackBase", Hex),
-            "thread.kstack.limit" => Payload("StackLimit", Hex),
-            "thread.ustack.base" => Payload("UserStackBase", Hex),
-            "thread.ustack.limit" => Payload("UserStackLimit", Hex),
-            "thread.teb_address" => Payload("TebBase", Hex),
             "thread.start_address" => ThreadStart(StartPart::Address),
             "thread.start_address.module" => ThreadStart(StartPart::Module),
             "thread.start_address.symbol" => ThreadStart(StartPart::Symbol),
@@ -365,23 +291,26 @@ impl TraceField {
             "thread.callstack.final_user_symbol.name" => Stack(StackPart::FinalUserSymbol),
             "thread.callstack.final_kernel_module.path" => Stack(StackPart::FinalKernelPath),
             "thread.callstack.final_kernel_symbol.name" => Stack(StackPart::FinalKernelSymbol),
-            "threadpool.id" => Payload("PoolId", Hex),
-            "threadpool.task.id" => Payload("TaskId", Hex),
-            "threadpool.callback.address" => Payload("CallbackFunction", Hex),
-            "threadpool.callback.context" => Payload("CallbackContext", Hex),
-            "threadpool.subprocess_tag" => Payload("SubProcessTag", Hex),
-            "threadpool.timer.duetime" => Payload("DueTime", Number),
-            "threadpool.timer.subqueue" => Payload("SubQueue", Hex),
-            "threadpool.timer.period" => Payload("Period", Number),
-            "threadpool.timer.window" => Payload("WindowLength", Number),
             name => {
                 let of = |prefix: &str| name.strip_prefix(prefix).and_then(image_part);
-                if let Some(part) = of("module.signature.").or_else(|| of("dll.signature.")) {
-                    return Some(Image(ImageOf::Loaded, part));
+                match of("module.signature.") {
+                    Some(part) => Image(ImageOf::Loaded, part),
+                    None => Image(ImageOf::FinalUser, of("thread.callstack.final_user_module.signature.")?),
                 }
-                return Some(Image(ImageOf::FinalUser, of("thread.callstack.final_user_module.signature.")?));
             }
         })
+    }
+}
+
+/// Whether the payload of an event has the value of a field. Other events have another value with the
+/// same name.
+fn has_payload(field: &str, event: &str) -> bool {
+    match field {
+        "file.key" => event != "CreateFile",
+        "file.object" => !event.ends_with("ViewFile"),
+        "ps.access.mask.names" | "ps.access.status" => event == "OpenProcess",
+        "thread.access.mask.names" | "thread.access.status" => event == "OpenThread",
+        _ => true,
     }
 }
 
@@ -422,74 +351,39 @@ pub(super) fn image_part(name: &str) -> Option<ImagePart> {
 
 /// A parameter of an event, by the name that Fibratus gives it.
 fn argument_field(name: &str, event: &str) -> Option<TraceField> {
-    use Form::*;
+    use PayloadForm::{Flags, Number, Status, Text};
     use TraceField::*;
-    let of = |field: &str| TraceField::of(field, None, event);
+    let of = |field: &str| TraceField::of(Field::of(field)?, None, event);
     let is_audit =
         matches!(event, "OpenProcess" | "OpenThread" | "SetThreadContext" | "CreateSymbolicLinkObject");
     let has_target = matches!(event, "OpenProcess" | "OpenThread" | "VirtualAlloc" | "VirtualFree");
-    match (name, event) {
-        ("status", "CreateFile") => Some(FileStatus),
-        ("status", _) if event.starts_with("Reg") => Some(Payload("Status", Status)),
-        ("status", _) if is_audit => Some(Payload("ReturnCode", Status)),
-        ("exit_status", _) => Some(Payload("ExitStatus", Status)),
-        ("exe", _) if has_target => Some(Process(Whose::Target, ProcessPart::Fact(ProcessFact::Path))),
-        ("name", _) if has_target => Some(Process(Whose::Target, ProcessPart::Fact(ProcessFact::Name))),
-        ("pid", "OpenProcess" | "OpenThread") => Some(Payload("TargetProcessId", Number)),
-        ("pid", "CreateProcess" | "TerminateProcess") => of("ps.pid"),
-        ("pid", _) => Some(Payload("ProcessId", Number)),
-        ("tid", "OpenThread") => Some(Payload("TargetThreatId", Number)),
-        ("tid", "CreateThread" | "TerminateThread") => Some(Payload("TThreadId", Number)),
+    Some(match (name, event) {
+        ("status", "CreateFile") => FileStatus,
+        ("status", _) if event.starts_with("Reg") => return of("registry.status"),
+        ("status", _) if is_audit => Payload("ReturnCode", Status),
+        ("exe", _) if has_target => Process(Whose::Target, ProcessPart::Fact(ProcessFact::Path)),
+        ("name", _) if has_target => Process(Whose::Target, ProcessPart::Fact(ProcessFact::Name)),
+        ("exe" | "name" | "pid", _) if is_of_process(event) => return of(&format!("ps.{name}")),
+        ("pid", "OpenProcess" | "OpenThread") => Payload("TargetProcessId", Number),
+        ("tid", "OpenThread") => Payload("TargetThreatId", Number),
+        ("tid", "CreateThread" | "TerminateThread") => Payload("TThreadId", Number),
         ("desired_access", "OpenProcess") => {
-            Some(Payload("DesiredAccess", Flags(names::list("process-access")?, 0)))
+            Payload("DesiredAccess", Flags(names::list("process-access")?, 0))
         }
-        ("desired_access", "OpenThread") => {
-            Some(Payload("DesiredAccess", Flags(names::list("thread-access")?, 0)))
-        }
+        ("desired_access", "OpenThread") => Payload("DesiredAccess", Flags(names::list("thread-access")?, 0)),
         ("desired_access", "CreateSymbolicLinkObject") => {
-            Some(Payload("DesiredAccess", Flags(names::list("object-access")?, 0)))
+            Payload("DesiredAccess", Flags(names::list("object-access")?, 0))
         }
-        ("source", "CreateSymbolicLinkObject") => Some(Payload("LinkSourceName", Text)),
-        ("target", "CreateSymbolicLinkObject") => Some(Payload("LinkTargetName", Text)),
+        ("source", "CreateSymbolicLinkObject") => Payload("LinkSourceName", Text),
+        ("target", "CreateSymbolicLinkObject") => Payload("LinkTargetName", Text),
         ("create_options", "CreateFile") => {
-            Some(Payload("CreateOptions", Flags(names::list("create-options")?, 0)))
+            Payload("CreateOptions", Flags(names::list("create-options")?, 0))
         }
-        ("create_disposition", "CreateFile") => Some(Disposition),
-        ("ppid", _) => of("ps.ppid"),
-        ("exe", "CreateProcess" | "TerminateProcess") => of("ps.exe"),
-        ("name", "CreateProcess" | "TerminateProcess") => of("ps.name"),
-        ("cmdline", _) => of("ps.cmdline"),
-        ("sid", _) => of("ps.sid"),
-        ("session_id", _) => of("ps.sessionid"),
-        ("token_integrity_level", _) => of("ps.token.integrity_level"),
-        ("start_address", _) => of("thread.start_address"),
-        ("start_address_module", _) => of("thread.start_address.module"),
-        ("start_address_symbol", _) => of("thread.start_address.symbol"),
-        ("file_path", _) => of("file.path"),
-        ("key_path", _) => of("registry.path"),
-        ("base_address", "LoadModule" | "UnloadModule") => of("module.base"),
-        ("base_address", _) => of("mem.address"),
-        ("region_size", _) => of("mem.size"),
-        ("alloc_type", _) => of("mem.alloc"),
-        ("view_base", _) => of("file.view.base"),
-        ("view_size", _) => of("file.view.size"),
-        ("section_type", _) => of("file.view.type"),
-        ("protection", "MapViewFile" | "UnmapViewFile") => of("file.view.protection"),
-        ("class", _) => of("file.info_class"),
-        ("share_mask", _) => of("file.share_mode"),
-        ("attributes", _) => of("file.attributes"),
-        ("file_object", _) => of("file.object"),
-        ("file_key", _) => of("file.key"),
-        ("io_size", _) => of("file.io.size"),
-        ("signature_level", _) => of("module.signature.level"),
-        ("signature_type", _) => of("module.signature.type"),
-        ("dip", _) => of("net.dip"),
-        ("sip", _) => of("net.sip"),
-        ("l4_proto", _) => of("net.l4.proto"),
-        ("dport", _) => Some(Filter(FilterField::of("fields.dport")?)),
-        ("sport", _) => Some(Filter(FilterField::of("fields.sport")?)),
-        _ => None,
-    }
+        ("create_disposition", "CreateFile") => Disposition,
+        ("base_address", "LoadModule" | "UnloadModule") => return of("module.base"),
+        ("protection", "MapViewFile" | "UnmapViewFile") => return of("file.view.protection"),
+        _ => return TraceField::of(Field::of_argument(name)?, None, event),
+    })
 }
 
 /// The detections with these names.

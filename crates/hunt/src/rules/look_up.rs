@@ -13,13 +13,13 @@ use stackhound_frames::{Backing, CreateDisposition, CreateEnd, ModuleIndex, fina
 use stackhound_images::{ImageEvidence, SignatureState};
 use stackhound_pipeline::{EventView, FrameView, Label, Missing, ProcessView, visit_fact};
 use stackhound_rules::evaluate::{Elements, RuleEvent, arguments};
-use stackhound_rules::{Part, names};
+use stackhound_rules::{Part, PayloadForm, names};
 use stackhound_schema::Value as FieldValue;
 use stackhound_schema::kernel::view;
 use stackhound_types::{Address, Mode, Pid, file_name};
 
 use super::field::{
-    Form, ImageOf, ImagePart, KeyPart, PathPart, ProcessPart, StackPart, Start, StartPart, TraceField, Whose,
+    ImageOf, ImagePart, KeyPart, PathPart, ProcessPart, StackPart, Start, StartPart, TraceField, Whose,
     detections, image_part, process_part,
 };
 
@@ -68,10 +68,10 @@ impl<'c> RuleEvent for TraceEvent<'_, 'c> {
         match field {
             TraceField::Filter(field) => field.visit(view, visit),
             TraceField::Payload(name, form) => self.payload(name, *form, visit),
-            TraceField::IfInfoClass { class, field, form } => match self.number("InfoClass") {
+            TraceField::Info(class, form) => match self.number("InfoClass") {
                 None => CONTINUE,
-                Some(found) if found == *class => self.payload(field, *form, visit),
-                Some(_) if *form == Form::IsSet => visit(Value::Bool(false)),
+                Some(found) if found == *class => self.payload("ExtraInfo", *form, visit),
+                Some(_) if *form == PayloadForm::IsSet => visit(Value::Bool(false)),
                 Some(_) => visit(Value::Unsigned(0)),
             },
             TraceField::Process(whose, part) => self.process_part(*whose, part, visit),
@@ -221,15 +221,15 @@ impl<'v, 'c> TraceEvent<'v, 'c> {
         self.view.field(field)?.1.as_u64()
     }
 
-    fn payload(&self, name: &str, form: Form, visit: &mut Visitor<'_>) -> ControlFlow<()> {
-        if form == Form::Text || form == Form::Parts {
+    fn payload(&self, name: &str, form: PayloadForm, visit: &mut Visitor<'_>) -> ControlFlow<()> {
+        if form == PayloadForm::Text || form == PayloadForm::Parts {
             let Some((field, value)) = self.view.field(name) else { return CONTINUE };
             let shown = match value {
                 FieldValue::Null => return CONTINUE,
                 value => value.text().unwrap_or_else(|| field.render(value).to_string().into()),
             };
             return match form {
-                Form::Parts => {
+                PayloadForm::Parts => {
                     shown.split(';').filter(|part| !part.is_empty()).try_for_each(|part| text(part, visit))
                 }
                 _ => text(&shown, visit),
@@ -237,18 +237,18 @@ impl<'v, 'c> TraceEvent<'v, 'c> {
         }
         let Some(found) = self.number(name) else { return CONTINUE };
         match form {
-            Form::Hex => text(&hex(found), visit),
-            Form::Status => status(found, visit),
-            Form::Name(names, shift, mask) => {
+            PayloadForm::Hex => text(&hex(found), visit),
+            PayloadForm::Status => status(found, visit),
+            PayloadForm::Name(names, shift, mask) => {
                 names::name(names, found >> shift & mask).map_or(CONTINUE, |name| text(name, visit))
             }
-            Form::Flags(names, shift) => {
+            PayloadForm::Flags(names, shift) => {
                 let all: Vec<&str> = names::flags(names, found >> shift).collect();
                 text(&all.join("|"), visit)
             }
-            Form::FlagList(names) => names::flags(names, found).try_for_each(|name| text(name, visit)),
-            Form::IsSet => visit(Value::Bool(found != 0)),
-            Form::Number | Form::Text | Form::Parts => visit(Value::Unsigned(found)),
+            PayloadForm::FlagList(names) => names::flags(names, found).try_for_each(|name| text(name, visit)),
+            PayloadForm::IsSet => visit(Value::Bool(found != 0)),
+            PayloadForm::Number | PayloadForm::Text | PayloadForm::Parts => visit(Value::Unsigned(found)),
         }
     }
 

@@ -64,37 +64,13 @@ pub(super) fn event_of(category: &str) -> Option<&'static str> {
     CATEGORIES.iter().find(|(_, categories)| categories.contains(&category)).map(|(name, _)| *name)
 }
 
-/// The field of conditions, with its argument, that has the value of a name in Sysmon's data. The catalogue has the names
-/// of facts about the process.
-pub(super) fn field_of(category: &str, name: &str) -> Option<(&'static str, Option<&'static str>)> {
-    let plain = |field| Some((field, None));
-    match (category, name) {
-        ("sigma.process_access", "TargetImage") => Some(("evt.arg", Some("exe"))),
-        ("sigma.process_access", "TargetProcessId") => Some(("evt.arg", Some("pid"))),
-        ("sigma.create_remote_thread", "TargetProcessId") => plain("thread.pid"),
-        ("sigma.create_remote_thread", "StartAddress") => plain("thread.start_address"),
-        ("sigma.create_remote_thread", "StartModule") => plain("thread.start_address.module"),
-        ("sigma.create_remote_thread", "StartFunction") => plain("thread.start_address.symbol"),
-        (_, "ProcessId" | "SourceProcessId") => plain("evt.pid"),
-        (_, "ParentCommandLine") => plain("ps.parent.cmdline"),
-        (_, "ParentProcessGuid") => plain("ps.parent.uuid"),
-        ("sigma.process_creation", "OriginalFileName") => plain("ps.pe.file.name"),
-        ("sigma.process_creation", "Company") => plain("ps.pe.company"),
-        ("sigma.process_creation", "Product") => plain("ps.pe.product"),
-        ("sigma.process_creation", "Description") => plain("ps.pe.description"),
-        (_, "ImageLoaded") => plain("module.path"),
-        ("sigma.image_load", "Signed") => plain("module.signature.exists"),
-        ("sigma.image_load", "Signature") => plain("module.signature.subject"),
-        (_, "TargetFilename") => plain("file.path"),
-        (_, "TargetObject") => plain("registry.path"),
-        (_, "Details") => plain("registry.data"),
-        (_, "DestinationIp") => plain("net.dip"),
-        (_, "DestinationPort") => plain("net.dport"),
-        (_, "SourceIp") => plain("net.sip"),
-        (_, "SourcePort") => plain("net.sport"),
-        (_, "Protocol") => plain("net.l4.proto"),
-        (_, "QueryName") => plain("dns.name"),
-        (_, "QueryResults") => plain("dns.answers"),
-        _ => None,
+/// Whether traces state a value of Sysmon's data for events with this name, if a field has the value.
+pub(super) fn has_data(event: &str, name: &str) -> bool {
+    match name {
+        "OriginalFileName" | "Company" | "Product" | "Description" => event == "CreateProcess",
+        "StartAddress" | "StartModule" | "StartFunction" | "TargetProcessId" => event == "CreateThread",
+        "Signed" | "Signature" => event == "LoadModule",
+        "FileVersion" => false,
+        _ => true,
     }
 }

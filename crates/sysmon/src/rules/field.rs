@@ -3,171 +3,72 @@
 use std::sync::LazyLock;
 
 use stackhound_facts::{FactId, ProcessFact};
-use stackhound_rules::EventName;
 use stackhound_rules::evaluate::{FieldRef, ResolvedField};
+use stackhound_rules::{DataForm, DataSource, EventName, Field};
 
 use super::event::WindowsEvent;
 
-/// A field of conditions, as Sysmon's data has it.
+/// A field of conditions, as the data of events has it.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct LogField {
-    /// The names of the value in the data, of which the first one that is there counts.
-    names: &'static [&'static str],
-    /// A name that a rule of Sigma uses.
-    own: Option<Box<str>>,
-    pub(super) form: LogForm,
-}
-
-/// How the value is spelled.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum LogForm {
-    /// As it is.
-    Text,
-    /// The file name of a path.
-    FileName,
-    /// The extension of a path with its dot.
-    Extension,
-    /// In upper case.
-    Upper,
-    /// The part before, or after, a backslash.
-    Domain,
-    User,
-    /// Registry paths with the long names of roots.
-    Registry,
-    /// Names of access rights, one by one.
-    ProcessAccess,
-    /// Hexadecimal digits without `0x`.
-    Hex,
-    /// Arguments of a command line.
-    Arguments,
-    /// `true` and `false`.
-    Truth,
-    /// Whether a signature is valid.
-    IsValid,
-    /// Parts between semicolons.
-    Parts,
-    /// Paths of the modules in a stack, and the file names of adjacent ones.
-    StackModules,
-    StackSummary,
-    /// Whether a frame of the stack is in no module.
-    IsUnbacked,
-    /// Always this text.
-    Constant(&'static str),
-    /// Every value of the data.
+pub enum LogField {
+    /// The value of a field of conditions.
+    Known(DataSource),
+    /// A value by the name that a rule of Sigma uses.
+    Named(Box<str>),
+    /// Every value.
     All,
 }
 
 impl LogField {
     /// The field for events with this name; `None` if they never have it.
     pub fn resolve(used: FieldRef<'_>, event: EventName) -> Option<ResolvedField<LogField>> {
-        let of = |(names, form)| LogField { names, own: None, form };
         let field = match used {
-            FieldRef::Data("*") => LogField { names: &[], own: None, form: LogForm::All },
-            FieldRef::Data(name) => LogField { names: &[], own: Some(name.into()), form: LogForm::Text },
+            FieldRef::Data("*") => LogField::All,
+            FieldRef::Data(name) => LogField::Named(name.into()),
             FieldRef::Field(used) => {
-                let name = match (used.field.name, used.argument.as_deref()) {
-                    ("evt.arg", Some(argument)) => argument_name(argument, event.name())?,
-                    (name, None) => name,
+                let field = match (used.field.name, used.argument.as_deref()) {
+                    ("evt.arg", Some(argument)) if has_argument(argument, event.name()) => {
+                        Field::of_argument(argument)?
+                    }
+                    (_, None) => used.field,
                     _ => return None,
                 };
-                of(data_of(name, event.name())?)
+                LogField::Known(source(field, event.name())?)
             }
         };
         Some(ResolvedField { field, cost: 0 })
     }
+}
 
-    /// The text of the value in an event.
-    pub(super) fn text<'e>(&self, event: &'e WindowsEvent) -> Option<&'e str> {
-        match &self.own {
-            Some(name) => event.get(name),
-            None => self.names.iter().find_map(|name| event.get(name)),
-        }
-    }
-
-    /// Whether a rule of Sigma uses this name.
-    pub(super) fn is_named(&self, name: &str) -> bool {
-        self.own.as_deref().is_some_and(|own| own.eq_ignore_ascii_case(name))
-    }
-
-    /// Whether the name is one that a rule of Sigma uses.
-    pub(super) fn is_own(&self) -> bool {
-        self.own.is_some()
+fn has_argument(argument: &str, event: &str) -> bool {
+    match argument {
+        "exe" | "name" | "pid" => matches!(event, "OpenProcess" | "CreateThread"),
+        "file_path" | "key_path" | "status" => true,
+        _ => false,
     }
 }
 
-fn argument_name(argument: &str, event: &str) -> Option<&'static str> {
-    Some(match (argument, event) {
-        ("exe", "OpenProcess" | "CreateThread") => "target.exe",
-        ("name", "OpenProcess" | "CreateThread") => "target.name",
-        ("pid", "OpenProcess" | "CreateThread") => "thread.pid",
-        ("status", _) => "status",
-        ("file_path", _) => "file.path",
-        ("key_path", _) => "registry.path",
-        _ => return None,
-    })
-}
-
-/// The names in Sysmon's data of a field of conditions. Sysmon's event 10 and 8 have their own names
-/// for the acting process.
-fn data_of(name: &str, event: &str) -> Option<(&'static [&'static str], LogForm)> {
-    use LogForm::*;
-    let is_created = event == "CreateProcess";
-    Some(match name {
-        "ps.name" => (ProcessFact::Path.row().sigma, FileName),
-        "evt.pid" | "ps.pid" => (&["ProcessId", "SourceProcessId"], Text),
-        "ps.username" => (ProcessFact::UserName.row().sigma, User),
-        "ps.domain" => (ProcessFact::UserName.row().sigma, Domain),
-        "ps.args" if is_created => (&["CommandLine"], Arguments),
-        "ps.cwd" if is_created => (&["CurrentDirectory"], Text),
-        "ps.token.integrity_level" => (ProcessFact::Integrity.row().sigma, Upper),
-        "ps.parent.pid" if is_created => (&["ParentProcessId"], Text),
-        "ps.parent.exe" if is_created => (&["ParentImage"], Text),
-        "ps.parent.name" if is_created => (&["ParentImage"], FileName),
-        "ps.parent.cmdline" if is_created => (&["ParentCommandLine"], Text),
-        "ps.parent.args" if is_created => (&["ParentCommandLine"], Arguments),
-        "ps.parent.uuid" if is_created => (&["ParentProcessGuid"], Text),
-        "ps.parent.username" if is_created => (&["ParentUser"], User),
-        "ps.pe.file.name" if is_created => (&["OriginalFileName"], Text),
-        "ps.pe.company" if is_created => (&["Company"], Text),
-        "ps.pe.product" if is_created => (&["Product"], Text),
-        "ps.pe.description" if is_created => (&["Description"], Text),
-        "ps.pe.file.version" if is_created => (&["FileVersion"], Text),
-        "file.path" => (&["TargetFilename"], Text),
-        "file.name" => (&["TargetFilename"], FileName),
-        "file.extension" => (&["TargetFilename"], Extension),
-        "file.operation" => (&[], Constant("CREATE")),
-        "file.status" | "registry.status" | "ps.access.status" | "status" => (&[], Constant("Success")),
-        "module.path" | "dll.path" => (&["ImageLoaded"], Text),
-        "module.name" | "dll.name" => (&["ImageLoaded"], FileName),
-        "module.signature.exists" | "dll.signature.exists" => (&["Signed"], Truth),
-        "module.signature.trusted" | "dll.signature.trusted" => (&["SignatureStatus"], IsValid),
-        "module.signature.subject" | "dll.signature.subject" => (&["Signature"], Text),
-        "registry.path" => (&["TargetObject"], Registry),
-        "registry.key.name" => (&["TargetObject"], FileName),
-        "registry.value" => (&["TargetObject"], FileName),
-        "registry.data" => (&["Details"], Text),
-        "net.dip" => (&["DestinationIp"], Text),
-        "net.sip" => (&["SourceIp"], Text),
-        "net.dport" => (&["DestinationPort"], Text),
-        "net.sport" => (&["SourcePort"], Text),
-        "net.l4.proto" => (&["Protocol"], Upper),
-        "dns.name" => (&["QueryName"], Text),
-        "dns.answers" => (&["QueryResults"], Parts),
-        "target.exe" => (&["TargetImage"], Text),
-        "target.name" => (&["TargetImage"], FileName),
-        "thread.pid" => (&["TargetProcessId"], Text),
-        "thread.start_address" => (&["StartAddress"], Hex),
-        "thread.start_address.module" => (&["StartModule"], Text),
-        "thread.start_address.symbol" => (&["StartFunction"], Text),
-        "ps.access.mask.names" => (&["GrantedAccess"], ProcessAccess),
-        "thread.callstack.modules" => (&["CallTrace"], StackModules),
-        "thread.callstack.summary" => (&["CallTrace"], StackSummary),
-        "thread.callstack.is_unbacked" => (&["CallTrace"], IsUnbacked),
-        name => {
-            let names = ProcessFact::with_alias(name.strip_prefix("ps.")?)?.row().sigma;
-            return (!names.is_empty()).then_some((names, Text));
-        }
-    })
+/// The data with the value of a field.
+fn source(field: &Field, event: &str) -> Option<DataSource> {
+    let name = field.canonical_name;
+    // Other events have these names for other values, or not at all.
+    let is_of_start = matches!(name, "ps.args" | "ps.cwd")
+        || ["ps.parent.", "ps.pe."].iter().any(|prefix| name.starts_with(prefix));
+    if is_of_start && event != "CreateProcess" {
+        return None;
+    }
+    if field.data.is_some() {
+        return field.data;
+    }
+    let (fact, form) = match name {
+        "ps.name" => (ProcessFact::Path, DataForm::FileName),
+        "ps.username" => (ProcessFact::UserName, DataForm::User),
+        "ps.domain" => (ProcessFact::UserName, DataForm::Domain),
+        "ps.token.integrity_level" => (ProcessFact::Integrity, DataForm::Upper),
+        name => (ProcessFact::with_alias(name.strip_prefix("ps.")?)?, DataForm::Text),
+    };
+    let names = fact.row().sigma;
+    (!names.is_empty()).then_some(DataSource { names, form })
 }
 
 /// The categories of services by channel.

@@ -12,14 +12,14 @@ use std::ops::ControlFlow;
 
 pub use event::WindowsEvent;
 pub use field::LogField;
-use field::LogForm;
 use stackhound_detect::report::{EventContext, EventReport, ProcessReport, SourceLocation};
 use stackhound_expr::{Value, Visitor};
 use stackhound_facts::{FactId, FactType, FactValue, ProcessFact, ProcessFacts};
 use stackhound_rules::evaluate::{
     Answer, Elements, Mode, Position, RuleAnswer, RuleEvent, RuleSet, arguments,
 };
-use stackhound_rules::{Library, Part};
+use stackhound_rules::names::flags;
+use stackhound_rules::{DataForm, DataSource, Library, Part};
 use stackhound_types::file_name;
 
 use crate::blocks;
@@ -144,19 +144,20 @@ impl RuleEvent for WindowsEvent {
     type Field = LogField;
 
     fn visit(&self, field: &LogField, visit: &mut Visitor<'_>) -> ControlFlow<()> {
-        if field.form == LogForm::All {
-            return self.data.iter().try_for_each(|(_, text)| visit(Value::Text(text)));
-        }
-        if let LogForm::Constant(text) = field.form {
-            return visit(Value::Text(text));
-        }
-        match field.text(self) {
-            Some(text) => spelled(text, field.form, visit),
-            None if field.is_own() => match self.header_text(field) {
-                Some(text) => visit(Value::Text(&text)),
-                None => visit(Value::Absent),
+        match field {
+            LogField::All => self.data.iter().try_for_each(|(_, text)| visit(Value::Text(text))),
+            LogField::Named(name) => match self.get(name) {
+                Some(text) => visit(Value::Text(text)),
+                None => match self.header_text(name) {
+                    Some(text) => visit(Value::Text(&text)),
+                    None => visit(Value::Absent),
+                },
             },
-            None => CONTINUE,
+            LogField::Known(DataSource { form: DataForm::Constant(text), .. }) => visit(Value::Text(text)),
+            LogField::Known(source) => match source.names.iter().find_map(|name| self.get(name)) {
+                Some(text) => spelled(text, source.form, visit),
+                None => CONTINUE,
+            },
         }
     }
 
@@ -171,30 +172,29 @@ impl RuleEvent for WindowsEvent {
 
 impl WindowsEvent {
     /// Names of the header that rules of Sigma use like data.
-    fn header_text(&self, field: &LogField) -> Option<String> {
-        let is = |name: &str| field.is_named(name);
-        if is("EventID") {
+    fn header_text(&self, name: &str) -> Option<String> {
+        if name.eq_ignore_ascii_case("EventID") {
             return self.id.map(|id| id.to_string());
         }
         let known = [("Provider_Name", &self.provider), ("Channel", &self.channel), ("Computer", &self.host)];
-        let found = known.into_iter().find(|(name, _)| is(name)).map(|(_, text)| text.clone());
-        found.filter(|text| !text.is_empty())
+        let found = known.into_iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
+        found.map(|(_, text)| text.clone()).filter(|text| !text.is_empty())
     }
 }
 
 /// Visits a text in the spelling of rules.
-fn spelled(text: &str, form: LogForm, visit: &mut Visitor<'_>) -> ControlFlow<()> {
+fn spelled(text: &str, form: DataForm, visit: &mut Visitor<'_>) -> ControlFlow<()> {
     match form {
-        LogForm::Text | LogForm::All | LogForm::Constant(_) => visit(Value::Text(text)),
-        LogForm::FileName => visit(Value::Text(file_name(text))),
-        LogForm::Extension => {
+        DataForm::Text | DataForm::Constant(_) => visit(Value::Text(text)),
+        DataForm::FileName => visit(Value::Text(file_name(text))),
+        DataForm::Extension => {
             let name = file_name(text);
             visit(Value::Text(name.rfind('.').map_or("", |at| &name[at..])))
         }
-        LogForm::Upper => visit(Value::Text(&text.to_uppercase())),
-        LogForm::Domain => visit(Value::Text(text.split_once('\\').map_or("", |(domain, _)| domain))),
-        LogForm::User => visit(Value::Text(text.split_once('\\').map_or(text, |(_, user)| user))),
-        LogForm::Registry => {
+        DataForm::Upper => visit(Value::Text(&text.to_uppercase())),
+        DataForm::Domain => visit(Value::Text(text.split_once('\\').map_or("", |(domain, _)| domain))),
+        DataForm::User => visit(Value::Text(text.split_once('\\').map_or(text, |(_, user)| user))),
+        DataForm::Registry => {
             const ROOTS: [(&str, &str); 3] =
                 [("HKLM\\", "HKEY_LOCAL_MACHINE"), ("HKU\\", "HKEY_USERS"), ("HKCR\\", "HKEY_CLASSES_ROOT")];
             let root = ROOTS.iter().find(|(short, _)| text.starts_with(short));
@@ -204,55 +204,51 @@ fn spelled(text: &str, form: LogForm, visit: &mut Visitor<'_>) -> ControlFlow<()
             );
             visit(Value::Text(&path))
         }
-        LogForm::ProcessAccess => {
+        DataForm::FlagList(names) => {
             let digits = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X"));
             let Some(rights) = digits.and_then(|digits| u64::from_str_radix(digits, 16).ok()) else {
                 return visit(Value::Unknown);
             };
-            stackhound_rules::names::flags(
-                stackhound_rules::names::list("process-access").unwrap_or_default(),
-                rights,
-            )
-            .try_for_each(|name| visit(Value::Text(name)))
+            flags(names, rights).try_for_each(|name| visit(Value::Text(name)))
         }
-        LogForm::Hex => {
+        DataForm::Hex => {
             let digits = text.trim_start_matches("0x").trim_start_matches('0').to_ascii_lowercase();
             visit(Value::Text(&digits))
         }
-        LogForm::Arguments => {
+        DataForm::Arguments => {
             let all = arguments(text);
             if all.is_empty() {
                 return visit(Value::Absent);
             }
             all.iter().try_for_each(|argument| visit(Value::Text(argument)))
         }
-        LogForm::Truth => match text {
+        DataForm::Truth => match text {
             text if text.eq_ignore_ascii_case("true") => visit(Value::Bool(true)),
             text if text.eq_ignore_ascii_case("false") => visit(Value::Bool(false)),
             _ => visit(Value::Unknown),
         },
-        LogForm::IsValid => match text {
+        DataForm::IsValid => match text {
             text if text.eq_ignore_ascii_case("valid") => visit(Value::Bool(true)),
             text if text.is_empty() || text == "-" || text.eq_ignore_ascii_case("unavailable") => {
                 visit(Value::Unknown)
             }
             _ => visit(Value::Bool(false)),
         },
-        LogForm::Parts => {
+        DataForm::Parts => {
             text.split(';').filter(|part| !part.is_empty()).try_for_each(|part| visit(Value::Text(part)))
         }
-        LogForm::StackModules => {
+        DataForm::StackModules => {
             let modules: Vec<&str> = frames(text).collect();
             modules.iter().rev().try_for_each(|module| visit(Value::Text(module)))?;
             // Sysmon writes a limited number of frames.
             visit(Value::Unknown)
         }
-        LogForm::StackSummary => {
+        DataForm::StackSummary => {
             let mut names: Vec<&str> = frames(text).map(file_name).collect();
             names.dedup();
             visit(Value::Text(&names.join("|")))
         }
-        LogForm::IsUnbacked => {
+        DataForm::IsUnbacked => {
             let is_unbacked = frames(text).any(|module| module == "unbacked");
             visit(if is_unbacked { Value::Bool(true) } else { Value::Unknown })
         }
