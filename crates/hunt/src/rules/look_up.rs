@@ -42,8 +42,29 @@ fn text(text: &str, visit: &mut Visitor<'_>) -> ControlFlow<()> {
 }
 
 /// Visits a text; a missing one has no value.
-fn known<T: AsRef<str>>(found: Result<T, Missing>, visit: &mut Visitor<'_>) -> ControlFlow<()> {
+fn known(found: Option<impl AsRef<str>>, visit: &mut Visitor<'_>) -> ControlFlow<()> {
     found.map_or(CONTINUE, |found| text(found.as_ref(), visit))
+}
+
+/// Visits one of several texts; a missing one has a value that is not known.
+fn one(found: Option<impl AsRef<str>>, visit: &mut Visitor<'_>) -> ControlFlow<()> {
+    match found {
+        Some(found) => text(found.as_ref(), visit),
+        None => visit(Value::Unknown),
+    }
+}
+
+/// Visits what is known about other values than the visited ones.
+fn rest(is_complete: bool, has_any: bool, visit: &mut Visitor<'_>) -> ControlFlow<()> {
+    match (is_complete, has_any) {
+        (false, _) => visit(Value::Unknown),
+        (true, false) => visit(Value::Absent),
+        (true, true) => CONTINUE,
+    }
+}
+
+fn truth(found: Option<bool>, visit: &mut Visitor<'_>) -> ControlFlow<()> {
+    found.map_or(CONTINUE, |found| visit(Value::Bool(found)))
 }
 
 fn number(found: Option<impl Into<u64>>, visit: &mut Visitor<'_>) -> ControlFlow<()> {
@@ -85,17 +106,16 @@ impl<'c> RuleEvent for TraceEvent<'_, 'c> {
             },
             TraceField::Disposition => {
                 let requested = view.create().map(|create| create.requested);
-                requested.and_then(disposition).map_or(CONTINUE, |name| text(name, visit))
+                known(requested.and_then(disposition), visit)
             }
             TraceField::FileStatus => match view.create().map(|create| create.end) {
                 Some(CreateEnd::Completed { status: number, .. }) => status(number.into(), visit),
                 _ => CONTINUE,
             },
             TraceField::Key(part) => self.key(*part, visit),
-            TraceField::Access => match self.number("DesiredAccess") {
-                Some(access) => text(&format!("{access:#x}"), visit),
-                None => CONTINUE,
-            },
+            TraceField::Access => {
+                known(self.number("DesiredAccess").map(|access| format!("{access:#x}")), visit)
+            }
             TraceField::Image(of, part) => {
                 let index = match of {
                     ImageOf::Loaded => self.loaded_module(),
@@ -125,7 +145,7 @@ impl<'c> RuleEvent for TraceEvent<'_, 'c> {
                         Verdict::No => {}
                     }
                 }
-                if has_any { CONTINUE } else { visit(Value::Absent) }
+                rest(true, has_any, visit)
             }
             TraceField::IsFound(names) => {
                 let Some(evaluation) = self.evaluation else { return CONTINUE };
@@ -239,9 +259,7 @@ impl<'v, 'c> TraceEvent<'v, 'c> {
         match form {
             PayloadForm::Hex => text(&hex(found), visit),
             PayloadForm::Status => status(found, visit),
-            PayloadForm::Name(names, shift, mask) => {
-                names::name(names, found >> shift & mask).map_or(CONTINUE, |name| text(name, visit))
-            }
+            PayloadForm::Name(names, shift, mask) => known(names::name(names, found >> shift & mask), visit),
             PayloadForm::Flags(names, shift) => {
                 let all: Vec<&str> = names::flags(names, found >> shift).collect();
                 text(&all.join("|"), visit)
@@ -303,24 +321,12 @@ impl<'v, 'c> TraceEvent<'v, 'c> {
             (ProcessPart::Ancestor(index), _) => {
                 let (ancestors, is_complete) = self.ancestors(whose);
                 if let Some(index) = index {
-                    return ancestors.get(*index).map_or(CONTINUE, |process| known(process.name(), visit));
+                    return known(ancestors.get(*index).and_then(|process| process.name().ok()), visit);
                 }
-                for process in &ancestors {
-                    match process.name() {
-                        Ok(name) => text(name, visit)?,
-                        Err(_) => visit(Value::Unknown)?,
-                    }
-                }
-                match (is_complete, ancestors.is_empty()) {
-                    (false, _) => visit(Value::Unknown),
-                    (true, true) => visit(Value::Absent),
-                    (true, false) => CONTINUE,
-                }
+                ancestors.iter().try_for_each(|process| one(process.name().ok(), visit))?;
+                rest(is_complete, !ancestors.is_empty(), visit)
             }
-            _ => match self.process(whose) {
-                Ok(process) => self.part_of(&process, part, visit),
-                Err(_) => CONTINUE,
-            },
+            _ => self.process(whose).map_or(CONTINUE, |process| self.part_of(&process, part, visit)),
         }
     }
 
@@ -332,25 +338,22 @@ impl<'v, 'c> TraceEvent<'v, 'c> {
     ) -> ControlFlow<()> {
         match part {
             ProcessPart::Pid => number(Some(process.pid().0), visit),
-            ProcessPart::Fact(ProcessFact::Integrity) => known(process.integrity().map(integrity), visit),
-            ProcessPart::Fact(fact) => match process.fact(*fact) {
-                Ok(value) => visit_fact(&value, visit),
-                Err(_) => CONTINUE,
-            },
-            ProcessPart::Arguments => match process.command_line() {
-                Ok(line) => {
-                    let all = arguments(line);
-                    if all.is_empty() {
-                        return visit(Value::Absent);
-                    }
-                    all.iter().try_for_each(|argument| text(argument, visit))
-                }
-                Err(_) => CONTINUE,
-            },
-            ProcessPart::IsElevated => match process.integrity() {
-                Ok(level) => visit(Value::Bool(matches!(level, "high" | "system" | "protected"))),
-                Err(_) => CONTINUE,
-            },
+            ProcessPart::Fact(ProcessFact::Integrity) => {
+                known(process.integrity().ok().map(integrity), visit)
+            }
+            ProcessPart::Fact(fact) => {
+                process.fact(*fact).map_or(CONTINUE, |value| visit_fact(&value, visit))
+            }
+            ProcessPart::Arguments => {
+                let Ok(line) = process.command_line() else { return CONTINUE };
+                let all = arguments(line);
+                all.iter().try_for_each(|argument| text(argument, visit))?;
+                rest(true, !all.is_empty(), visit)
+            }
+            ProcessPart::IsElevated => {
+                let level = process.integrity().ok();
+                truth(level.map(|level| matches!(level, "high" | "system" | "protected")), visit)
+            }
             ProcessPart::Modules => {
                 let Some(modules) = process.modules() else { return visit(Value::Unknown) };
                 let system = self.view.trace_state().system();
@@ -359,16 +362,11 @@ impl<'v, 'c> TraceEvent<'v, 'c> {
                     has_any = true;
                     text(&system.dos_path(module.path()), visit)?;
                 }
-                match (process.has_all_modules(), has_any) {
-                    (false, _) => visit(Value::Unknown),
-                    (true, false) => visit(Value::Absent),
-                    (true, true) => CONTINUE,
-                }
+                rest(process.has_all_modules(), has_any, visit)
             }
-            ProcessPart::Image(part) => match process.image_file() {
-                Ok(index) => self.image_part(index, *part, visit),
-                Err(_) => CONTINUE,
-            },
+            ProcessPart::Image(part) => {
+                process.image_file().map_or(CONTINUE, |index| self.image_part(index, *part, visit))
+            }
             ProcessPart::Ancestor(_) => CONTINUE,
         }
     }
@@ -395,12 +393,9 @@ impl<'v, 'c> TraceEvent<'v, 'c> {
 
     fn key(&self, part: KeyPart, visit: &mut Visitor<'_>) -> ControlFlow<()> {
         let Some(subject) = self.view.registry() else { return CONTINUE };
-        let value = match &subject.value {
-            Ok(value) => Some(value.as_str()),
-            Err(_) => None,
-        };
+        let value = subject.value.as_ref().ok();
         if part == KeyPart::Value {
-            return value.map_or(CONTINUE, |value| text(value, visit));
+            return known(value, visit);
         }
         let Ok(path) = &subject.path else { return CONTINUE };
         if part == KeyPart::Name {
@@ -485,55 +480,50 @@ impl<'v, 'c> TraceEvent<'v, 'c> {
         all
     }
 
+    /// Visits the names of a frame's function, after that of its module if it is given.
+    fn visit_functions(
+        &self,
+        frame: &FrameView<'c>,
+        module: Option<&str>,
+        visit: &mut Visitor<'_>,
+    ) -> ControlFlow<()> {
+        let functions = self.functions(frame);
+        if functions.is_empty() {
+            return visit(Value::UnnamedFunction { module: module.unwrap_or_default() });
+        }
+        functions.iter().try_for_each(|function| match module {
+            None => text(function, visit),
+            Some(module) => text(&format!("{module}!{function}"), visit),
+        })
+    }
+
     fn stack(&self, part: StackPart, visit: &mut Visitor<'_>) -> ControlFlow<()> {
         if self.view.stack().is_none() {
             return CONTINUE;
         }
         let frames = self.frames();
         let functions = |frame: Option<FrameView<'c>>, visit: &mut Visitor<'_>| {
-            let Some(frame) = frame else { return CONTINUE };
-            let names = self.functions(&frame);
-            if names.is_empty() {
-                return visit(Value::UnnamedFunction { module: "" });
-            }
-            names.iter().try_for_each(|name| text(name, visit))
+            frame.map_or(CONTINUE, |frame| self.visit_functions(&frame, None, visit))
         };
         let path = |frame: Option<FrameView<'c>>, visit: &mut Visitor<'_>| {
-            let path = frame.and_then(|frame| self.module_path(&frame));
-            path.map_or(CONTINUE, |path| text(&path, visit))
+            known(frame.and_then(|frame| self.module_path(&frame)), visit)
         };
         // The outermost frame is the first.
         let at = |index: usize| frames.iter().rev().nth(index).copied();
-        let rest = |visit: &mut Visitor<'_>| {
-            if self.has_whole_stack() { CONTINUE } else { visit(Value::Unknown) }
-        };
+        let rest = |visit: &mut Visitor<'_>| rest(self.has_whole_stack(), true, visit);
         match part {
             StackPart::Frames => CONTINUE,
             StackPart::Modules(Some(index)) => path(at(index), visit),
             StackPart::Symbols(Some(index)) => functions(at(index), visit),
             StackPart::Modules(None) => {
-                for frame in frames.iter().rev() {
-                    match self.module_path(frame) {
-                        Some(path) => text(&path, visit)?,
-                        None => visit(Value::Unknown)?,
-                    }
-                }
+                frames.iter().rev().try_for_each(|frame| one(self.module_path(frame), visit))?;
                 rest(visit)
             }
             StackPart::Symbols(None) => {
                 for frame in frames.iter().rev() {
-                    let path = self.module_path(frame);
-                    let module = path.as_deref().map(file_name);
-                    let functions = self.functions(frame);
-                    let Some(module) = module else {
-                        visit(Value::Unknown)?;
-                        continue;
-                    };
-                    if functions.is_empty() {
-                        visit(Value::UnnamedFunction { module })?;
-                    }
-                    for function in functions {
-                        text(&format!("{module}!{function}"), visit)?;
+                    match self.module_path(frame) {
+                        Some(path) => self.visit_functions(frame, Some(file_name(&path)), visit)?,
+                        None => visit(Value::Unknown)?,
                     }
                 }
                 rest(visit)
@@ -584,14 +574,10 @@ impl<'v, 'c> TraceEvent<'v, 'c> {
         let Some(frame) = frames.iter().rev().nth(index) else { return CONTINUE };
         match part {
             "address" => text(&hex(frame.address().0), visit),
-            "module" => self.module_path(frame).map_or(CONTINUE, |path| text(&path, visit)),
+            "module" => known(self.module_path(frame), visit),
             "symbol" => {
-                let Some(path) = self.module_path(frame) else { return CONTINUE };
-                let functions = self.functions(frame);
-                if functions.is_empty() {
-                    return visit(Value::UnnamedFunction { module: &path });
-                }
-                functions.iter().try_for_each(|function| text(&format!("{path}!{function}"), visit))
+                let path = self.module_path(frame);
+                path.map_or(CONTINUE, |path| self.visit_functions(frame, Some(&path), visit))
             }
             "offset" => {
                 let names = self.view.names(frame);
@@ -660,9 +646,7 @@ fn integrity(level: &str) -> String {
 /// Visits a fact that all sources about an image state, unless they contradict each other.
 fn image_value(image: &ImageEvidence, part: ImagePart, visit: &mut Visitor<'_>) -> ControlFlow<()> {
     let signature = image.signature().map(|(signature, _)| signature);
-    let version = |name: Option<(&str, _)>, visit: &mut Visitor<'_>| {
-        name.map_or(CONTINUE, |(name, _)| text(name, visit))
-    };
+    let version = |name: Option<(&str, _)>, visit: &mut Visitor<'_>| known(name.map(|(name, _)| name), visit);
     match part {
         ImagePart::IsSigned => match signature.map(|signature| signature.state) {
             None | Some(SignatureState::Unknown | SignatureState::NotEmbedded) => CONTINUE,
@@ -675,16 +659,13 @@ fn image_value(image: &ImageEvidence, part: ImagePart, visit: &mut Visitor<'_>) 
             }
             _ => CONTINUE,
         },
-        ImagePart::Subject => {
-            let signer = signature.and_then(|signature| signature.signer.as_deref());
-            signer.map_or(CONTINUE, |signer| text(signer, visit))
-        }
+        ImagePart::Subject => known(signature.and_then(|signature| signature.signer.as_deref()), visit),
         ImagePart::OriginalName => version(image.original_file_name(), visit),
         ImagePart::Company => version(image.text(|version| version.company.as_ref()), visit),
         ImagePart::Product => version(image.text(|version| version.product.as_ref()), visit),
         ImagePart::Description => version(image.text(|version| version.description.as_ref()), visit),
         ImagePart::FileVersion => version(image.text(|version| version.file_version.as_ref()), visit),
-        ImagePart::IsDotNet => image.is_dotnet().map_or(CONTINUE, |is_dotnet| visit(Value::Bool(is_dotnet))),
+        ImagePart::IsDotNet => truth(image.is_dotnet(), visit),
     }
 }
 
