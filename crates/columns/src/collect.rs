@@ -12,8 +12,8 @@ use stackhound_trace::Capture;
 use crate::dataset::TraceId;
 use crate::rows::Rows;
 use crate::tables::{
-    Alerts, EventChunk, EventParts, Events, Findings, Losses, ProcessUids, Stacks, State, TableId, TraceRow,
-    Traces, file_name,
+    Alerts, EventChunk, EventParts, Events, Findings, Losses, ProcessUids, Stacks, TableId, TraceRow, Traces,
+    file_name, state_rows,
 };
 
 /// Rows on their way to a file or a reader.
@@ -104,7 +104,7 @@ pub(crate) fn collect<E>(
         events: Events::new(trace, wanted.events.unwrap_or(EventParts::ALL)),
         stacks: Stacks::new(trace),
         processes: ProcessUids::new(trace, about.host),
-        findings: Findings::new(trace),
+        findings: Findings::of(trace),
         hunt: trace_hunt,
         number: 0,
         chosen: 0,
@@ -129,11 +129,7 @@ pub(crate) fn collect<E>(
     rows(TableId::Alerts, Alerts::rows(&alerts, trace))?;
     rows(TableId::Losses, Losses::rows(&capture.trace, &outcome, trace))?;
     let row = TraceRow {
-        computer: capture.machine.computer_name.as_deref(),
-        boot_time: capture.machine.boot_time,
-        build: capture.machine.build,
-        processors: capture.machine.processors,
-        times: capture.times,
+        capture,
         files,
         bytes: outcome.trace.bytes,
         selection: about.selection,
@@ -221,11 +217,9 @@ impl Collector {
             send_rows(send, TableId::Symbols, symbols)?;
         }
         if self.wanted.state {
-            let state = State::of(pipeline, &mut self.processes, self.trace);
-            send_rows(send, TableId::Processes, state.processes)?;
-            send_rows(send, TableId::Threads, state.threads)?;
-            send_rows(send, TableId::Modules, state.modules)?;
-            send_rows(send, TableId::Regions, state.regions)?;
+            for (table, rows) in state_rows(pipeline, &mut self.processes, self.trace) {
+                send_rows(send, table, rows)?;
+            }
         }
         Ok(())
     }

@@ -233,17 +233,12 @@ impl Events {
         rows.number(c.number, number);
         rows.time(c.time, view.utc());
         rows.signed(c.ts, view.raw_time().0);
-        let optional = |rows: &mut Rows, column, number: Option<u64>| {
-            if let Some(number) = number {
-                rows.number(column, number);
-            }
-        };
-        optional(rows, c.cpu, view.processor().map(u64::from));
+        view.processor().iter().for_each(|&cpu| rows.number(c.cpu, cpu));
         if let Some(owner) = owner {
-            optional(rows, c.pid, owner.pid.map(u64::from));
-            optional(rows, c.tid, owner.tid.map(u64::from));
+            owner.pid.iter().for_each(|&pid| rows.number(c.pid, pid));
+            owner.tid.iter().for_each(|&tid| rows.number(c.tid, tid));
             owner.process.iter().for_each(|&name| rows.shared(c.process, name));
-            optional(rows, c.process_uid, owner.process_uid);
+            owner.process_uid.iter().for_each(|&uid| rows.number(c.process_uid, uid));
         }
         let named = schema.and_then(|schema| Some((schema.provider?, schema.event)));
         let (provider, event) =

@@ -11,7 +11,7 @@ use super::{Pending, TableId};
 use crate::rows::Rows;
 
 columns! {
-    pub(super) FindingColumns {
+    pub(crate) FindingColumns {
         /// The event, in `events`.
         number: number required UInt64,
         /// Time of the event.
@@ -77,25 +77,16 @@ pub(crate) struct EventIds {
 }
 
 /// Collects findings.
-#[derive(Debug)]
-pub(crate) struct Findings(Pending<FindingColumns>);
+pub(crate) type Findings = Pending<FindingColumns>;
 
 impl Findings {
-    pub fn new(trace: u64) -> Findings {
-        Findings(Pending::new(TableId::Findings, FindingColumns::of, trace))
-    }
-
-    pub fn is_full(&self) -> bool {
-        self.0.is_full()
-    }
-
-    pub fn take(&mut self) -> Rows {
-        self.0.take()
+    pub fn of(trace: u64) -> Findings {
+        Pending::new(TableId::Findings, FindingColumns::of, trace)
     }
 
     /// Adds the findings about an event.
     pub fn push(&mut self, ids: EventIds, event_context: &EventContext, findings: &[Finding]) {
-        let Pending { rows, columns: c, .. } = &mut self.0;
+        let Pending { rows, columns: c, .. } = self;
         for finding in findings.iter().filter(|finding| finding.outcome.verdict == Verdict::Yes) {
             let process = &event_context.process;
             rows.begin();

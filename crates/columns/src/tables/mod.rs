@@ -55,7 +55,7 @@ pub(crate) use events::{EventChunk, EventParts, Events};
 pub(crate) use findings::{Alerts, Findings};
 pub(crate) use losses::{Losses, file_name};
 pub(crate) use stacks::Stacks;
-pub(crate) use state::{ProcessUids, State};
+pub(crate) use state::{ProcessUids, state_rows};
 pub(crate) use symbols::{Named, Place, Symbols};
 pub(crate) use traces::{TraceRow, Traces};
 

@@ -235,52 +235,45 @@ columns! {
     }
 }
 
-/// The rows of the state of a trace.
-#[derive(Debug)]
-pub(crate) struct State {
-    pub processes: Rows,
-    pub threads: Rows,
-    pub modules: Rows,
-    pub regions: Rows,
-}
-
-impl State {
-    /// The state at the end of a run.
-    pub fn of(pipeline: &Pipeline<'_>, uids: &mut ProcessUids, trace: u64) -> State {
-        let clock = pipeline.clock();
-        let state = pipeline.trace_state();
-        let system = state.system();
-        let mut processes = Pending::new(TableId::Processes, ProcessColumns::of, trace);
-        for view in pipeline.processes() {
-            process(&mut processes, &view, state, uids, &clock);
-        }
-        let mut threads = Pending::new(TableId::Threads, ThreadColumns::of, trace);
-        for thread in system.threads() {
-            add_thread(&mut threads, state, thread, uids, &clock);
-        }
-        let mut modules = Pending::new(TableId::Modules, ModuleColumns::of, trace);
-        let mut regions = Regions {
-            pending: Pending::new(TableId::Regions, RegionColumns::of, trace),
-            state,
-            uids,
-            clock: &clock,
-        };
-        let mut known = HashSet::<u64, FxBuildHasher>::default();
-        for module in system.modules() {
-            let id = module_id(&identity(module));
-            if known.insert(id) {
-                add_module(&mut modules, system, module, id);
-            }
-            regions.image(module, id);
-        }
-        system.processes().for_each(|process| regions.of_process(process));
-        State {
-            processes: processes.take(),
-            threads: threads.take(),
-            modules: modules.take(),
-            regions: regions.pending.take(),
-        }
+/// The rows of the state of a trace at the end of a run.
+pub(crate) fn state_rows(
+    pipeline: &Pipeline<'_>,
+    uids: &mut ProcessUids,
+    trace: u64,
+) -> [(TableId, Rows); 4] {
+    let clock = pipeline.clock();
+    let state = pipeline.trace_state();
+    let system = state.system();
+    let mut processes = Pending::new(TableId::Processes, ProcessColumns::of, trace);
+    for view in pipeline.processes() {
+        process(&mut processes, &view, state, uids, &clock);
     }
+    let mut threads = Pending::new(TableId::Threads, ThreadColumns::of, trace);
+    for thread in system.threads() {
+        add_thread(&mut threads, state, thread, uids, &clock);
+    }
+    let mut modules = Pending::new(TableId::Modules, ModuleColumns::of, trace);
+    let mut regions = Regions {
+        pending: Pending::new(TableId::Regions, RegionColumns::of, trace),
+        state,
+        uids,
+        clock: &clock,
+    };
+    let mut known = HashSet::<u64, FxBuildHasher>::default();
+    for module in system.modules() {
+        let id = module_id(&identity(module));
+        if known.insert(id) {
+            add_module(&mut modules, system, module, id);
+        }
+        regions.image(module, id);
+    }
+    system.processes().for_each(|process| regions.of_process(process));
+    [
+        (TableId::Processes, processes.rows),
+        (TableId::Threads, threads.rows),
+        (TableId::Modules, modules.rows),
+        (TableId::Regions, regions.pending.rows),
+    ]
 }
 
 fn process(

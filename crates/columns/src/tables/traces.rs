@@ -1,6 +1,6 @@
 //! Traces.
 
-use stackhound_types::FileTime;
+use stackhound_trace::Capture;
 
 use super::{Pending, TableId};
 use crate::rows::Rows;
@@ -39,11 +39,7 @@ columns! {
 /// The facts about a trace.
 #[derive(Clone, Debug)]
 pub(crate) struct TraceRow<'a> {
-    pub computer: Option<&'a str>,
-    pub boot_time: Option<FileTime>,
-    pub build: Option<u32>,
-    pub processors: Option<u32>,
-    pub times: (FileTime, FileTime),
+    pub capture: &'a Capture,
     pub files: String,
     pub bytes: u64,
     pub selection: &'a str,
@@ -61,12 +57,13 @@ impl Traces {
         rows.begin();
         rows.number(c.version, super::VERSION);
         rows.text(c.program, env!("CARGO_PKG_VERSION"));
-        of.computer.iter().for_each(|name| rows.text(c.computer, name));
-        of.boot_time.iter().for_each(|&time| rows.time(c.boot_time, time));
-        of.build.iter().for_each(|&build| rows.number(c.build, build));
-        of.processors.iter().for_each(|&processors| rows.number(c.processors, processors));
-        rows.time(c.start_time, of.times.0);
-        rows.time(c.end_time, of.times.1);
+        let Capture { machine, times, .. } = of.capture;
+        machine.computer_name.iter().for_each(|name| rows.text(c.computer, name));
+        machine.boot_time.iter().for_each(|&time| rows.time(c.boot_time, time));
+        machine.build.iter().for_each(|&build| rows.number(c.build, build));
+        machine.processors.iter().for_each(|&processors| rows.number(c.processors, processors));
+        rows.time(c.start_time, times.0);
+        rows.time(c.end_time, times.1);
         rows.text(c.files, &of.files);
         rows.number(c.bytes, of.bytes);
         rows.text(c.selection, of.selection);
