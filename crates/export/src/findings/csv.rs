@@ -15,56 +15,69 @@ use super::sorted::Sorted;
 use crate::escape::{cell as text, row};
 use crate::json::value::Hex;
 
+/// A column: its name, and its cell for a finding about an event.
+type Column = (&'static str, fn(&EventContext, &Finding) -> String);
+
 /// The columns before those of the facts about the process.
-const FIRST: [&str; 10] =
-    ["time", "verdict", "severity", "id", "title", "explanation", "reasons", "inputs_missing", "pid", "tid"];
+const FIRST: [Column; 10] = [
+    ("time", |event, _| event.time.and_then(shown::time).unwrap_or_default()),
+    ("verdict", |_, finding| finding.outcome.verdict.name().to_owned()),
+    ("severity", |_, finding| finding.outcome.severity.name().to_owned()),
+    ("id", |_, finding| text(finding.analytic.name())),
+    ("title", |_, finding| text(finding.analytic.title())),
+    ("explanation", |event, finding| text(&shown::explanation(event, finding))),
+    ("reasons", |_, finding| shown::reasons(finding).join(" ")),
+    ("inputs_missing", |_, finding| text(&shown::missing(finding).join(" "))),
+    ("pid", |event, _| optional(event.process.pid)),
+    ("tid", |event, _| optional(event.process.tid)),
+];
 
 /// The columns after them.
-const LAST: [&str; 16] = [
-    "event",
-    "service",
-    "target",
-    "target_pid",
-    "access",
-    "frame",
-    "frame_label",
-    "stack",
-    "final_user_module",
-    "attack",
-    "count",
-    "host",
-    "input",
-    "alert",
-    "suppressed",
-    "baseline",
+const LAST: [Column; 16] = [
+    ("event", |event, _| text(&event.event.name)),
+    ("service", |event, _| text(&event.event.service)),
+    ("target", |event, _| text(event.event.target_path())),
+    ("target_pid", |event, _| optional(event.event.target_pid())),
+    ("access", |event, _| optional(event.event.access.map(|access| Hex(access.into())))),
+    ("frame", |event, finding| optional(shown::frame(event, finding).map(|(index, _)| index))),
+    ("frame_label", |event, finding| {
+        shown::frame(event, finding).map(|(_, frame)| text(&frame.label())).unwrap_or_default()
+    }),
+    ("stack", |event, _| {
+        let labels: Vec<String> = event.stack.iter().map(FrameReport::label).collect();
+        text(&labels.join(" | "))
+    }),
+    ("final_user_module", |event, _| event.final_user_module.as_deref().map(text).unwrap_or_default()),
+    ("attack", |_, finding| text(&finding.analytic.techniques().join(" "))),
+    ("count", |event, _| event.count.to_string()),
+    ("host", |event, _| text(&event.host)),
+    ("input", |event, _| text(&format!("{}:{}", event.location.file, event.location.record))),
+    ("alert", |_, finding| finding.alert.clone()),
+    ("suppressed", |_, finding| {
+        finding.suppressed.as_ref().map(|cause| text(&shown::suppression(cause))).unwrap_or_default()
+    }),
+    ("baseline", |_, finding| optional(finding.novelty.map(|novelty| novelty.name()))),
 ];
 
 /// The first columns of Timesketch, which it requires.
 const TIMESKETCH: [&str; 3] = ["message", "datetime", "timestamp_desc"];
 
-/// The columns of the table.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Columns {
-    Plain,
-    /// The columns that Timesketch requires, then the others.
-    Timesketch,
-}
-
 /// Writes rows.
 #[derive(Debug)]
 struct Rows {
-    columns: Columns,
+    /// Whether the columns that Timesketch requires are the first ones.
+    is_timesketch: bool,
     has_header: bool,
     /// The rows so far; `None` if they are written at once.
     sorted: Option<Sorted>,
 }
 
 pub(super) fn plain(options: Options) -> Box<dyn Form> {
-    Box::new(Rows::new(Columns::Plain, options))
+    Box::new(Rows::new(false, options))
 }
 
 pub(super) fn timesketch(options: Options) -> Box<dyn Form> {
-    Box::new(Rows::new(Columns::Timesketch, options))
+    Box::new(Rows::new(true, options))
 }
 
 impl Form for Rows {
@@ -81,9 +94,9 @@ impl Form for Rows {
 
 impl Rows {
     /// Rows that are sorted by time at the end; of live events, rows in their order.
-    fn new(columns: Columns, options: Options) -> Rows {
+    fn new(is_timesketch: bool, options: Options) -> Rows {
         let sorted = (!options.is_live).then(Sorted::new);
-        Rows { columns, has_header: false, sorted }
+        Rows { is_timesketch, has_header: false, sorted }
     }
 
     fn write(
@@ -92,8 +105,7 @@ impl Rows {
         event_context: &EventContext,
         finding: &Finding,
     ) -> io::Result<()> {
-        let is_timesketch = self.columns == Columns::Timesketch;
-        let first = is_timesketch.then(|| required(event_context, finding));
+        let first = self.is_timesketch.then(|| required(event_context, finding));
         let cells = first.into_iter().flatten().chain(cells(event_context, finding));
         match &mut self.sorted {
             None => {
@@ -112,10 +124,11 @@ impl Rows {
         if std::mem::replace(&mut self.has_header, true) {
             return Ok(());
         }
-        let first: &[&str] = if self.columns == Columns::Timesketch { &TIMESKETCH } else { &[] };
-        let first = first.iter().chain(&FIRST).map(|name| (*name).to_owned());
+        let names = |columns: &'static [Column]| columns.iter().map(|(name, _)| (*name).to_owned());
+        let first: &[&str] = if self.is_timesketch { &TIMESKETCH } else { &[] };
+        let first = first.iter().map(|name| (*name).to_owned()).chain(names(&FIRST));
         let facts = ProcessFact::ALL.iter().map(|fact| format!("process.{}", fact.row().path));
-        row(out, first.chain(facts).chain(LAST.map(str::to_owned)))
+        row(out, first.chain(facts).chain(names(&LAST)))
     }
 }
 
@@ -137,45 +150,12 @@ fn required(event_context: &EventContext, finding: &Finding) -> [String; TIMESKE
 }
 
 fn cells(event_context: &EventContext, finding: &Finding) -> impl Iterator<Item = String> {
-    let EventContext { process, event, .. } = event_context;
-    let analytic = &finding.analytic;
-    let frame = shown::frame(event_context, finding);
-    let labels: Vec<String> = event_context.stack.iter().map(FrameReport::label).collect();
-    let first: [String; FIRST.len()] = [
-        event_context.time.and_then(shown::time).unwrap_or_default(),
-        finding.outcome.verdict.name().to_owned(),
-        finding.outcome.severity.name().to_owned(),
-        text(analytic.name()),
-        text(analytic.title()),
-        text(&shown::explanation(event_context, finding)),
-        shown::reasons(finding).join(" "),
-        text(&shown::missing(finding).join(" ")),
-        number(process.pid),
-        number(process.tid),
-    ];
-    let facts = ProcessFact::ALL.iter().map(|fact| process.facts.get(*fact));
+    let of = |columns: &'static [Column]| columns.iter().map(|(_, cell)| cell(event_context, finding));
+    let facts = ProcessFact::ALL.iter().map(|fact| event_context.process.facts.get(*fact));
     let facts = facts.map(|value| value.map(|value| text(&value.to_string())).unwrap_or_default());
-    let last: [String; LAST.len()] = [
-        text(&event.name),
-        text(&event.service),
-        text(event.target_path()),
-        number(event.target_pid()),
-        event.access.map(|access| Hex(access.into()).to_string()).unwrap_or_default(),
-        number(frame.map(|(index, _)| index)),
-        frame.map(|(_, frame)| text(&frame.label())).unwrap_or_default(),
-        text(&labels.join(" | ")),
-        event_context.final_user_module.as_deref().map(text).unwrap_or_default(),
-        text(&analytic.techniques().join(" ")),
-        event_context.count.to_string(),
-        text(&event_context.host),
-        text(&format!("{}:{}", event_context.location.file, event_context.location.record)),
-        finding.alert.clone(),
-        finding.suppressed.as_ref().map(|cause| text(&shown::suppression(cause))).unwrap_or_default(),
-        finding.novelty.map(|novelty| novelty.name().to_owned()).unwrap_or_default(),
-    ];
-    first.into_iter().chain(facts).chain(last)
+    of(&FIRST).chain(facts).chain(of(&LAST))
 }
 
-fn number(number: Option<impl ToString>) -> String {
-    number.map(|number| number.to_string()).unwrap_or_default()
+fn optional(value: Option<impl ToString>) -> String {
+    value.map(|value| value.to_string()).unwrap_or_default()
 }
