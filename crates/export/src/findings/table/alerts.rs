@@ -74,7 +74,7 @@ impl Form for AlertTable {
             summary::one_alert(out, self.is_colored, alert)?;
             if let Some(Event { event_context, findings, .. }) = self.events.get(&alert.key) {
                 let findings: Vec<&Finding> = findings.iter().collect();
-                List::new(self.is_colored).write(out, event_context, &findings)?;
+                List::new(self.is_colored).add(out, event_context, &findings)?;
             }
             writeln!(out)?;
         }

@@ -81,7 +81,19 @@ struct List {
 
 impl Form for List {
     fn add(&mut self, out: &mut dyn Write, event: &EventContext, findings: &[&Finding]) -> io::Result<()> {
-        self.write(out, event, findings)
+        if self.seen.len() >= SEEN_MAX {
+            self.seen.clear();
+        }
+        let block = Block { is_colored: self.is_colored, event, findings };
+        let key = block.key();
+        if let Some(&record) = self.seen.get(&key) {
+            return block.again(out, Some(record).filter(|_| self.last != Some(key)));
+        }
+        self.seen.insert(key, event.location.record);
+        if self.last.replace(key).is_some() {
+            writeln!(out)?;
+        }
+        block.write(out)
     }
 
     fn finish(self: Box<Self>, out: &mut dyn Write, end: &End<'_>) -> io::Result<()> {
@@ -96,40 +108,57 @@ impl List {
     fn new(is_colored: bool) -> List {
         List { is_colored, last: None, seen: HashMap::new() }
     }
+}
 
-    fn write(
-        &mut self,
-        out: &mut dyn Write,
-        event_context: &EventContext,
-        findings: &[&Finding],
-    ) -> io::Result<()> {
-        if self.seen.len() >= SEEN_MAX {
-            self.seen.clear();
+/// An event with its findings.
+struct Block<'a> {
+    is_colored: bool,
+    event: &'a EventContext,
+    findings: &'a [&'a Finding],
+}
+
+impl Block<'_> {
+    /// A key that is equal for events that differ only in time and record: same process, answers and
+    /// stack.
+    fn key(&self) -> u64 {
+        let EventContext { event, host, process, stack, .. } = self.event;
+        let mut digest = Digest::NEW.with(shown::entity(host, process).to_string());
+        for text in [&event.name, &event.service, event.target_path()] {
+            digest = digest.with(text);
         }
-        let block_key = block_key(event_context, findings);
-        if let Some(&record) = self.seen.get(&block_key) {
-            let block = Some(record).filter(|_| self.last != Some(block_key));
-            return self.again(out, event_context, findings, block);
+        let numbers = [event.target_pid().map(u64::from), event.access.map(u64::from), event.start_address];
+        digest = numbers.into_iter().fold(digest, Digest::with_number);
+        for finding in self.findings {
+            let outcome = &finding.outcome;
+            digest = digest.with(finding.suppressed.as_ref().map(|cause| &*cause.reason).unwrap_or_default());
+            digest = digest.with(&finding.alert).with(finding.analytic.name()).with(outcome.verdict.name());
+            digest = digest.with(outcome.severity.name()).with_number(outcome.frame.map(u64::from));
+            digest =
+                shown::reasons(finding).into_iter().chain(shown::missing(finding)).fold(digest, Digest::with);
         }
-        self.seen.insert(block_key, event_context.location.record);
-        if self.last.replace(block_key).is_some() {
-            writeln!(out)?;
+        for frame in stack {
+            digest = digest.with_number(frame.address).with_number(frame.rva).with(&frame.module);
+            digest = digest.with(frame.symbol().unwrap_or_default());
         }
-        for finding in findings {
-            self.head(out, event_context, finding)?;
+        digest.value()
+    }
+
+    fn write(&self, out: &mut dyn Write) -> io::Result<()> {
+        for finding in self.findings {
+            self.head(out, finding)?;
         }
-        process(out, &event_context.process)?;
-        event(out, &event_context.event)?;
-        self.location(out, event_context, findings)?;
-        for sentence in related::sentences(event_context) {
+        process(out, &self.event.process)?;
+        event(out, &self.event.event)?;
+        self.location(out)?;
+        for sentence in related::sentences(self.event) {
             writeln!(out, "  {}", text(&sentence))?;
         }
-        self.stack(out, event_context, findings)?;
-        attack(out, findings)
+        self.stack(out)?;
+        attack(out, self.findings)
     }
 
     /// The severity, title and reasons of a finding.
-    fn head(&self, out: &mut dyn Write, event_context: &EventContext, finding: &Finding) -> io::Result<()> {
+    fn head(&self, out: &mut dyn Write, finding: &Finding) -> io::Result<()> {
         let (name, title) = (text(finding.analytic.label()), text(finding.analytic.title()));
         let severity = finding.outcome.severity;
         if let Some(cause) = &finding.suppressed {
@@ -148,7 +177,7 @@ impl List {
             let most = severity.name();
             writeln!(out, "{word}  {name}  {title} (at most {most})")?;
         }
-        let explanation = shown::explanation(event_context, finding);
+        let explanation = shown::explanation(self.event, finding);
         if !explanation.is_empty() {
             writeln!(out, "  {}", Short(&explanation, 4 * TEXT_MAX))?;
         }
@@ -167,80 +196,57 @@ impl List {
         Ok(())
     }
 
-    fn location(
-        &self,
-        out: &mut dyn Write,
-        event_context: &EventContext,
-        findings: &[&Finding],
-    ) -> io::Result<()> {
-        write!(out, "  {}", when(event_context))?;
-        if !event_context.host.is_empty() {
-            write!(out, "  on {}", text(&event_context.host))?;
+    fn location(&self, out: &mut dyn Write) -> io::Result<()> {
+        let EventContext { host, location, count, .. } = self.event;
+        write!(out, "  {}", when(self.event))?;
+        if !host.is_empty() {
+            write!(out, "  on {}", text(host))?;
         }
-        if !event_context.location.file.is_empty() {
-            write!(out, "  {} record {}", text(&event_context.location.file), event_context.location.record)?;
+        if !location.file.is_empty() {
+            write!(out, "  {} record {}", text(&location.file), location.record)?;
         }
-        write!(out, "  {}", events(event_context.count))?;
-        match findings.iter().find(|finding| !finding.alert.is_empty()) {
+        write!(out, "  {}", events(*count))?;
+        match self.findings.iter().find(|finding| !finding.alert.is_empty()) {
             Some(finding) => writeln!(out, "  alert {}", text(&finding.alert)),
             None => writeln!(out),
         }
     }
 
     /// A repetition of the last block or of the block of another record.
-    fn again(
-        &self,
-        out: &mut dyn Write,
-        event_context: &EventContext,
-        findings: &[&Finding],
-        block: Option<u64>,
-    ) -> io::Result<()> {
-        let ids: Vec<String> = findings.iter().map(|finding| named(finding)).collect();
-        let record = event_context.location.record;
-        let count = events(event_context.count);
-        write!(out, "  again {}  {}  record {record}  {count}", ids.join(", "), when(event_context))?;
+    fn again(&self, out: &mut dyn Write, block: Option<u64>) -> io::Result<()> {
+        let ids: Vec<String> = self.findings.iter().map(|finding| named(finding)).collect();
+        let record = self.event.location.record;
+        let count = events(self.event.count);
+        write!(out, "  again {}  {}  record {record}  {count}", ids.join(", "), when(self.event))?;
         match block {
             Some(block) => writeln!(out, "  as record {block}"),
             None => writeln!(out),
         }
     }
 
-    fn stack(
-        &self,
-        out: &mut dyn Write,
-        event_context: &EventContext,
-        findings: &[&Finding],
-    ) -> io::Result<()> {
-        let stack = &event_context.stack;
+    fn stack(&self, out: &mut dyn Write) -> io::Result<()> {
+        let stack = &self.event.stack;
         if stack.is_empty() {
             return writeln!(out, "  no stack");
         }
         let mut left_out = 0;
         for (index, frame) in stack.iter().enumerate() {
-            if !is_shown(index, stack.len(), findings) {
+            if !is_shown(index, stack.len(), self.findings) {
                 left_out += 1;
                 continue;
             }
             omission(out, left_out)?;
             left_out = 0;
-            let about: Vec<&&Finding> = findings
-                .iter()
-                .filter(|finding| finding.outcome.frame.map(usize::from) == Some(index))
-                .collect();
-            self.frame(out, index, frame, &about)?;
+            self.frame(out, index, frame)?;
         }
         Ok(())
     }
 
     /// A frame, marked if findings concern it. The mark, the ids after the arrow and the color
     /// agree.
-    fn frame(
-        &self,
-        out: &mut dyn Write,
-        index: usize,
-        frame: &FrameReport,
-        about: &[&&Finding],
-    ) -> io::Result<()> {
+    fn frame(&self, out: &mut dyn Write, index: usize, frame: &FrameReport) -> io::Result<()> {
+        let is_about = |finding: &&&Finding| finding.outcome.frame.map(usize::from) == Some(index);
+        let about: Vec<&&Finding> = self.findings.iter().filter(is_about).collect();
         let found = about.iter().filter(|finding| finding.is_reported());
         let severity = found.map(|finding| finding.outcome.severity).max();
         let mark = match (severity, about.is_empty()) {
@@ -362,31 +368,6 @@ fn when(event_context: &EventContext) -> String {
 
 fn events(count: u64) -> String {
     if count == 1 { "1 event".to_owned() } else { format!("{count} events") }
-}
-
-/// A key that is equal for events that differ only in time and record: same process, answers and
-/// stack.
-fn block_key(event_context: &EventContext, findings: &[&Finding]) -> u64 {
-    let event = &event_context.event;
-    let mut digest = Digest::NEW.with(shown::entity(&event_context.host, &event_context.process).to_string());
-    for text in [&event.name, &event.service, event.target_path()] {
-        digest = digest.with(text);
-    }
-    let numbers = [event.target_pid().map(u64::from), event.access.map(u64::from), event.start_address];
-    digest = numbers.into_iter().fold(digest, Digest::with_number);
-    for finding in findings {
-        let outcome = &finding.outcome;
-        digest = digest.with(finding.suppressed.as_ref().map(|cause| &*cause.reason).unwrap_or_default());
-        digest = digest.with(&finding.alert).with(finding.analytic.name()).with(outcome.verdict.name());
-        digest = digest.with(outcome.severity.name()).with_number(outcome.frame.map(u64::from));
-        digest =
-            shown::reasons(finding).into_iter().chain(shown::missing(finding)).fold(digest, Digest::with);
-    }
-    for frame in &event_context.stack {
-        digest = digest.with_number(frame.address).with_number(frame.rva).with(&frame.module);
-        digest = digest.with(frame.symbol().unwrap_or_default());
-    }
-    digest.value()
 }
 
 const UNDETERMINED: Style = AnsiColor::Magenta.on_default();

@@ -83,7 +83,7 @@ impl Top {
         let mut table = List::new(self.is_colored);
         self.events.iter().try_for_each(|event| {
             let findings: Vec<&Finding> = event.findings.iter().collect();
-            table.write(out, &event.event_context, &findings)
+            table.add(out, &event.event_context, &findings)
         })
     }
 }
