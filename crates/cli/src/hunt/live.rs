@@ -33,10 +33,9 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     let status =
         io::stderr().is_terminal() && (arguments.output.output.is_some() || !io::stdout().is_terminal());
     let live = Live::open(&arguments.sources, &arguments.filters.provider, true, common, status)?;
-    let window = live.window();
     // On an error, the merger is dropped before the monitor, which ends the sessions: ending them
     // would otherwise wait for the delivery of their last events.
-    let Live { session_monitor, merger, .. } = live;
+    let Live { session_monitor, merger, window } = live;
     let (clock, start) = (merger.clock(), merger.start_time());
     let filter = filter.between(&filters, &clock, start);
     let report = RefCell::new(Report::open(arguments, is_colored(arguments))?);

@@ -61,7 +61,8 @@ const SHORT: std::time::Duration = std::time::Duration::from_millis(250);
 pub struct Live {
     pub merger: LiveMerger,
     pub session_monitor: SessionMonitor,
-    short: bool,
+    /// The time that events wait for their stacks; `None` is the same as for traces.
+    pub window: Option<Window>,
 }
 
 impl Live {
@@ -97,13 +98,9 @@ impl Live {
         let merger = LiveMerger::new(incoming)?;
         let shown = if status { Shown::Events } else { Shown::Nothing };
         let session_monitor = SessionMonitor::start(sessions, settings.duration, common, shown)?;
-        Ok(Live { merger, session_monitor, short })
-    }
-
-    /// The time that events wait for their stacks; `None` is the same as for traces.
-    pub fn window(&self) -> Option<Window> {
-        let clock = self.merger.clock();
-        self.short.then(|| Window { max_hold: clock.duration_to_raw(SHORT), ..Window::of(&clock) })
+        let clock = merger.clock();
+        let window = short.then(|| Window { max_hold: clock.duration_to_raw(SHORT), ..Window::of(&clock) });
+        Ok(Live { merger, session_monitor, window })
     }
 }
 
