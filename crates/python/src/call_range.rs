@@ -13,15 +13,13 @@ use crate::range::ContextRange;
 #[pyclass(frozen, eq, hash, module = "stackhound.stack")]
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(crate) struct CallRange {
-    frame: StackFrame,
-    depth: u64,
-    range: model::ContextRange,
-}
-
-impl CallRange {
-    pub(crate) fn new(frame: StackFrame, depth: u64, range: model::ContextRange) -> Self {
-        Self { frame, depth, range }
-    }
+    /// The frame.
+    #[pyo3(get)]
+    pub(crate) frame: StackFrame,
+    /// The depth below the frame of the request: 0 for that frame itself.
+    #[pyo3(get)]
+    pub(crate) depth: u64,
+    pub(crate) range: model::ContextRange,
 }
 
 #[pymethods]
@@ -29,18 +27,6 @@ impl CallRange {
     #[classattr]
     fn __match_args__() -> (&'static str, &'static str) {
         ("path", "range")
-    }
-
-    /// The frame.
-    #[getter]
-    fn frame(&self) -> StackFrame {
-        self.frame.clone()
-    }
-
-    /// The depth below the frame of the request: 0 for that frame itself.
-    #[getter]
-    fn depth(&self) -> u64 {
-        self.depth
     }
 
     /// The contexts.

@@ -14,42 +14,36 @@ use crate::transition::Transition;
 #[pyclass(frozen, eq, hash, module = "stackhound.stack")]
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(crate) struct FrameStart {
-    frame: StackFrame,
+    /// The frame.
+    #[pyo3(get)]
+    pub(crate) frame: StackFrame,
 }
 
 /// A frame ends. Its last context is that before the transition that ends it.
 #[pyclass(frozen, eq, hash, module = "stackhound.stack")]
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(crate) struct FrameEnd {
-    frame: StackFrame,
+    /// The frame.
+    #[pyo3(get)]
+    pub(crate) frame: StackFrame,
 }
 
 /// Another stack becomes the active one. The frames still have the context before this transition.
 #[pyclass(frozen, eq, hash, module = "stackhound.stack")]
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(crate) struct StackLeave {
-    owner: Owner,
-    transition: model::TransitionId,
+    /// The transition that leads to another stack.
+    #[pyo3(get)]
+    transition: Transition,
 }
 
 /// The stack becomes active again. The frames have the context after this transition.
 #[pyclass(frozen, eq, hash, module = "stackhound.stack")]
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(crate) struct StackEnter {
-    owner: Owner,
-    transition: model::TransitionId,
-}
-
-impl FrameStart {
-    pub(crate) fn new(frame: StackFrame) -> Self {
-        Self { frame }
-    }
-}
-
-impl FrameEnd {
-    pub(crate) fn new(frame: StackFrame) -> Self {
-        Self { frame }
-    }
+    /// The transition that leads back to the stack.
+    #[pyo3(get)]
+    transition: Transition,
 }
 
 #[pymethods]
@@ -57,12 +51,6 @@ impl FrameStart {
     #[classattr]
     fn __match_args__() -> (&'static str,) {
         ("frame",)
-    }
-
-    /// The frame.
-    #[getter]
-    fn frame(&self) -> StackFrame {
-        self.frame.clone()
     }
 
     /// How it starts, a ``FrameStartType``.
@@ -92,12 +80,6 @@ impl FrameEnd {
     #[classattr]
     fn __match_args__() -> (&'static str,) {
         ("frame",)
-    }
-
-    /// The frame.
-    #[getter]
-    fn frame(&self) -> StackFrame {
-        self.frame.clone()
     }
 
     /// How it ends, a ``FrameEndType``.
@@ -134,18 +116,12 @@ impl StackLeave {
         ("transition",)
     }
 
-    /// The transition that leads to another stack.
-    #[getter]
-    fn transition(&self) -> Transition {
-        Transition::numbered(&self.owner, self.transition)
-    }
-
     fn __str__(&self) -> String {
-        format!("Leave {}", self.transition)
+        format!("Leave {}", self.transition.id)
     }
 
     fn __repr__(&self) -> String {
-        format!("<StackLeave {}>", self.transition)
+        format!("<StackLeave {}>", self.transition.id)
     }
 }
 
@@ -156,18 +132,12 @@ impl StackEnter {
         ("transition",)
     }
 
-    /// The transition that leads back to the stack.
-    #[getter]
-    fn transition(&self) -> Transition {
-        Transition::numbered(&self.owner, self.transition)
-    }
-
     fn __str__(&self) -> String {
-        format!("Enter {}", self.transition)
+        format!("Enter {}", self.transition.id)
     }
 
     fn __repr__(&self) -> String {
-        format!("<StackEnter {}>", self.transition)
+        format!("<StackEnter {}>", self.transition.id)
     }
 }
 
@@ -202,20 +172,24 @@ impl StackEventIterator {
     }
 
     fn __next__(&mut self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
-        self.0.with_dependent_mut(|owner, events| match events.next() {
-            None => Ok(None),
-            Some(model::StackEvent::FrameStart(frame)) => {
-                FrameStart::new(StackFrame::of(owner, &frame)).into_py_any(py).map(Some)
+        use model::StackEvent;
+        self.0.with_dependent_mut(|owner, events| {
+            let Some(event) = events.next() else { return Ok(None) };
+            match event {
+                StackEvent::FrameStart(found) => {
+                    FrameStart { frame: StackFrame::of(owner, &found) }.into_py_any(py)
+                }
+                StackEvent::FrameEnd(found) => {
+                    FrameEnd { frame: StackFrame::of(owner, &found) }.into_py_any(py)
+                }
+                StackEvent::StackLeave(found) => {
+                    StackLeave { transition: Transition::of(owner, &found) }.into_py_any(py)
+                }
+                StackEvent::StackEnter(found) => {
+                    StackEnter { transition: Transition::of(owner, &found) }.into_py_any(py)
+                }
             }
-            Some(model::StackEvent::FrameEnd(frame)) => {
-                FrameEnd::new(StackFrame::of(owner, &frame)).into_py_any(py).map(Some)
-            }
-            Some(model::StackEvent::StackLeave(found)) => {
-                StackLeave { owner: owner.clone(), transition: found.id() }.into_py_any(py).map(Some)
-            }
-            Some(model::StackEvent::StackEnter(found)) => {
-                StackEnter { owner: owner.clone(), transition: found.id() }.into_py_any(py).map(Some)
-            }
+            .map(Some)
         })
     }
 

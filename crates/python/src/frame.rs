@@ -84,13 +84,13 @@ impl StackFrame {
     /// The event that starts it.
     #[getter]
     fn start_event(&self) -> FrameStart {
-        FrameStart::new(self.clone())
+        FrameStart { frame: self.clone() }
     }
 
     /// The event that ends it; ``None`` if it is still open at the end of the trace.
     #[getter]
     fn end_event(&self) -> Result<Option<FrameEnd>, Failure> {
-        Ok(self.view()?.has_ended().then(|| FrameEnd::new(self.clone())))
+        Ok(self.view()?.has_ended().then(|| FrameEnd { frame: self.clone() }))
     }
 
     /// When it started, and how exactly that is known: ``Observed``, ``Inferred`` or ``Open``.
@@ -208,12 +208,12 @@ impl StackFrame {
 
     /// The number of frames it called. Costs as much as iterating over them.
     fn child_count(&self, py: Python<'_>) -> Result<Count, Failure> {
-        py.detach(|| Ok(Count::new(self.view()?.child_count())))
+        py.detach(|| Ok(Count(self.view()?.child_count())))
     }
 
     /// The number of all frames below it.
     fn descendant_count(&self) -> Result<Count, Failure> {
-        Ok(Count::new(self.view()?.descendant_count()))
+        Ok(Count(self.view()?.descendant_count()))
     }
 
     /// The beginnings and ends of all frames below it, and the changes from its stack to others and

@@ -95,7 +95,8 @@ impl Items {
             Item::Stack(id, at) => Stack::numbered(owner, id, at).into_py_any(py),
             Item::Frame(id) => StackFrame::numbered(owner, id).into_py_any(py),
             Item::CallRange { frame, depth, range } => {
-                CallRange::new(StackFrame::numbered(owner, frame), depth, range).into_py_any(py)
+                let frame = StackFrame::numbered(owner, frame);
+                CallRange { frame, depth, range }.into_py_any(py)
             }
         }
         .map(Some)

@@ -164,13 +164,7 @@ impl Open {
 /// Equal to an ``int`` if it is exactly that.
 #[pyclass(frozen, module = "stackhound.stack")]
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Count(model::Count);
-
-impl Count {
-    pub(crate) fn new(count: model::Count) -> Self {
-        Self(count)
-    }
-}
+pub(crate) struct Count(pub(crate) model::Count);
 
 #[pymethods]
 impl Count {

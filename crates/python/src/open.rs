@@ -15,26 +15,16 @@ use crate::owner::Owner;
 use crate::trace::Trace;
 
 /// An opened file.
-#[pyclass(frozen, module = "stackhound")]
+#[pyclass(frozen, get_all, module = "stackhound")]
 pub(crate) struct TraceFile {
-    owner: Owner,
+    /// The trace.
+    trace: Trace,
+    /// The file.
     path: PathBuf,
 }
 
 #[pymethods]
 impl TraceFile {
-    /// The trace.
-    #[getter]
-    fn trace(&self) -> Trace {
-        Trace::new(&self.owner)
-    }
-
-    /// The file.
-    #[getter]
-    fn path(&self) -> &Path {
-        &self.path
-    }
-
     fn __repr__(&self) -> String {
         format!("<TraceFile {}>", self.path.display())
     }
@@ -64,7 +54,7 @@ pub(crate) fn open(py: Python<'_>, path: PathBuf, symbol_path: Option<&str>) -> 
     if let StacksFrom::Journal(_, Some(reason)) | StacksFrom::EtlFile(_, Some(reason)) = from {
         warn(py, format!("the index cannot be written: {reason}"))?;
     }
-    Ok(TraceFile { owner: Owner::new(trace), path })
+    Ok(TraceFile { trace: Trace::new(&Owner::new(trace)), path })
 }
 
 /// The enrichment that resolves all names with local files.

@@ -4,7 +4,7 @@
 //! Arrow PyCapsule interface.
 
 use std::ops::ControlFlow;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
@@ -26,6 +26,8 @@ use crate::open::{io_error, symbol_path};
 #[pyclass(frozen, module = "stackhound")]
 pub(crate) struct Tables {
     tables: Arc<TraceTables>,
+    /// The file.
+    #[pyo3(get)]
     path: PathBuf,
 }
 
@@ -60,12 +62,6 @@ fn raised(error: &Error) -> PyErr {
 
 #[pymethods]
 impl Tables {
-    /// The file.
-    #[getter]
-    fn path(&self) -> &Path {
-        &self.path
-    }
-
     /// The events, or those that a filter selects, such as ``"process = 'explorer.exe'"``.
     #[pyo3(signature = (r#where=None, columns=None))]
     fn events(&self, r#where: Option<String>, columns: Option<Vec<String>>) -> PyResult<Table> {

@@ -15,7 +15,9 @@ pub(crate) struct TailCall {
     /// The frame. Its name is that of the function that was called.
     #[pyo3(get)]
     frame: StackFrame,
-    transition: model::TransitionId,
+    /// The jump.
+    #[pyo3(get)]
+    transition: Transition,
     /// The start of the other function, ``None`` if that is not known.
     #[pyo3(get)]
     location: Option<Location>,
@@ -26,7 +28,7 @@ impl TailCall {
     pub(crate) fn of(owner: &Owner, found: &model::TailCall<'_>) -> Self {
         Self {
             frame: StackFrame::of(owner, &found.frame()),
-            transition: found.transition().id(),
+            transition: Transition::of(owner, &found.transition()),
             location: found.location().as_ref().map(Location::of),
             printed: found.to_string(),
         }
@@ -35,12 +37,6 @@ impl TailCall {
 
 #[pymethods]
 impl TailCall {
-    /// The jump.
-    #[getter]
-    fn transition(&self) -> Transition {
-        Transition::numbered(self.frame.owner(), self.transition)
-    }
-
     fn __str__(&self) -> &str {
         &self.printed
     }

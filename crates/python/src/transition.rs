@@ -16,10 +16,10 @@ use crate::trace::Trace;
 /// A number may be added or subtracted, and transitions of one trace may be compared and subtracted
 /// from each other.
 #[pyclass(frozen, module = "stackhound.trace")]
-#[derive(Clone)]
+#[derive(Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Transition {
     owner: Owner,
-    id: model::TransitionId,
+    pub(crate) id: model::TransitionId,
 }
 
 impl Transition {
