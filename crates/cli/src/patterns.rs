@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser};
+use stackhound::analysis::rows::Applied;
 use stackhound::profile::{self, PRESETS, PatternError};
 use stackhound_export::escape::line;
 use stackhound_export::json::top::Grouping;
@@ -86,9 +87,16 @@ impl Patterns {
         !self.exclude.is_empty() || !self.include.is_empty()
     }
 
-    /// Writes which options applied, to which directories, and how much was excluded.
-    pub fn write(&self, out: &mut impl Write, directories: &[String], excluded: &str) -> io::Result<()> {
-        self.lines(directories, excluded).try_for_each(|text| line(out, format_args!("  {text}")))
+    /// Writes which options applied, to which directories, and how much was excluded, as `text` shows it.
+    pub fn write<T: Copy>(
+        &self,
+        out: &mut impl Write,
+        applied: Option<&Applied<T>>,
+        text: impl Fn(T) -> String,
+    ) -> io::Result<()> {
+        let Some(Applied { excluded, own_directories }) = applied else { return Ok(()) };
+        let excluded = text(*excluded);
+        self.lines(own_directories, &excluded).try_for_each(|text| line(out, format_args!("  {text}")))
     }
 
     /// What [`write`](Self::write) writes.
@@ -109,8 +117,13 @@ impl Patterns {
     }
 
     /// The same for JSON.
-    pub fn document<'a>(&'a self, own_directories: &'a [String], excluded: u64) -> Grouping<'a> {
-        Grouping {
+    pub fn document<'a, T: Copy>(
+        &'a self,
+        applied: Option<&'a Applied<T>>,
+        amount: impl Fn(T) -> u64,
+    ) -> Option<Grouping<'a>> {
+        let Applied { excluded, own_directories } = applied?;
+        Some(Grouping {
             preset: self.preset.as_deref(),
             own_directories,
             listed_directories: &self.own,
@@ -118,7 +131,7 @@ impl Patterns {
             fold: &self.fold,
             exclude: &self.exclude,
             include: &self.include,
-            excluded,
-        }
+            excluded: amount(*excluded),
+        })
     }
 }

@@ -12,9 +12,10 @@ use stackhound::trace::{Capture, OpenTrace};
 use stackhound_export::escape::{Plain, folded_name, line};
 use stackhound_export::folded::Lines;
 use stackhound_export::json::frame::Frame;
+use stackhound_export::json::info::OfCapture;
 use stackhound_export::json::process::Process;
 use stackhound_export::json::stack::{Stack, StackSummary};
-use stackhound_export::json::stacks::{self as json, CaptureStacks, Stacks};
+use stackhound_export::json::stacks::{self as json, Stacks};
 
 use crate::calltree::fold;
 use crate::filter::{EventFilter, Filters};
@@ -172,7 +173,7 @@ impl Report<'_> {
                 let stacks = Stacks { kinds: kinds.iter().map(|kind| kind_json(kind, shown)).collect() };
                 let Some(capture) = capture else { return self.sink.json(&stacks) };
                 self.sink.write_all(if self.written > 1 { b"," } else { b"{\"captures\": [\n" })?;
-                self.sink.json(&CaptureStacks { capture: capture_info(capture), stacks })
+                self.sink.json(&OfCapture { capture: capture_info(capture), document: stacks })
             }
         }
     }

@@ -1,10 +1,10 @@
 //! `threads`: the processes, threads and stacks of a trace.
 
-use std::io::Write;
+use std::io::{self, Write};
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
-use stackhound::calltree::{ContextId, GroupBy, StackGroup, Trace};
+use stackhound::calltree::{ContextId, Cpu, GroupBy, Stack, StackGroup, Trace};
 use stackhound_export::escape;
 use stackhound_export::json::threads::{ThreadRow, Threads};
 use stackhound_export::tree::Spans;
@@ -14,9 +14,9 @@ use super::position::{Position, ThreadChoice};
 use super::{Source, open};
 use crate::options::{Common, Output};
 use crate::outcome::Outcome;
-use crate::output::{counted, grouped};
+use crate::output::{Sink, counted, grouped};
 use crate::time::Point;
-use crate::top::table::{Column, Table};
+use crate::top::table::Table;
 
 #[derive(Args, Debug)]
 pub struct Arguments {
@@ -94,7 +94,7 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     let position = at.map(|at| at.id());
     let rows = groups.iter().map(|group| ThreadRow::new(&trace, by, group, position));
     match format {
-        Format::Table => table(&trace, by, &groups, position).write(&mut sink)?,
+        Format::Table => table(&mut sink, &trace, by, &groups, position)?,
         Format::Json => sink.json(&Threads { at: at.map(Into::into), found, rows: rows.collect() })?,
         Format::Ndjson => {
             for row in rows {
@@ -116,53 +116,51 @@ pub fn run(arguments: &Arguments, common: &Common) -> Result<Outcome> {
     Ok(outcome)
 }
 
-fn table(trace: &Trace, by: GroupBy, groups: &[StackGroup], at: Option<ContextId>) -> Table {
+fn table(
+    out: &mut Sink,
+    trace: &Trace,
+    by: GroupBy,
+    groups: &[StackGroup],
+    at: Option<ContextId>,
+) -> io::Result<()> {
     let at = at.filter(|_| by != GroupBy::Process);
-    let mut columns = vec![Column::left("process"), Column::right("pid")];
-    match by {
-        GroupBy::Process => columns.push(Column::right("threads")),
-        GroupBy::Thread => columns.push(Column::right("tid")),
-        GroupBy::Stack => columns.extend([Column::right("tid"), Column::left("stack")]),
-    }
-    columns.extend(["frames", "active", "first", "last"].map(Column::right));
-    if at.is_some() {
-        columns.extend([Column::right("processor"), Column::left("function")]);
-    }
-    let mut table = Table::new(columns);
     let known = |value: Option<String>| value.unwrap_or_else(|| "-".to_owned());
-    for group in groups {
-        let mut cells = vec![match (&group.name, group.cpu) {
-            (Some(name), Some(cpu)) => format!("{name}, processor {}", cpu.0),
-            (Some(name), None) => name.clone(),
-            (None, Some(cpu)) => format!("processor {}", cpu.0),
-            (None, None) => known(None),
-        }];
-        cells.push(known(group.process.map(|pid| pid.to_string())));
-        match by {
-            GroupBy::Process => cells.push(group.threads.to_string()),
-            GroupBy::Thread | GroupBy::Stack => cells.push(known(group.thread.map(|tid| tid.to_string()))),
-        }
-        if by == GroupBy::Stack {
-            let stack = group.stacks.first().and_then(|id| trace.stack(*id, ContextId(0)).ok());
-            cells.push(known(stack.map(|stack| stack.info().kind.name().to_owned())));
-        }
-        let activity = group.activity;
-        cells.push(trace.counted(activity.frames).to_string());
-        cells.push(match activity.time {
-            Some((shortest, longest)) => Spans { prefix: "", shortest, longest }.to_string(),
-            None => counted(activity.contexts, "context", "contexts"),
-        });
-        cells.push(known(activity.range.map(|range| position(trace, range.begin()))));
-        cells.push(known(activity.range.map(|range| position(trace, range.last()))));
-        if let Some(at) = at {
-            let now = group.stack_at(trace, at);
-            cells.push(known(now.and_then(|(_, cpu)| Some(cpu?.0.to_string()))));
-            let frame = now.and_then(|(stack, _)| stack.frame());
-            cells.push(known(frame.map(|frame| frame.name().to_string())));
-        }
-        table.row(cells);
+    let mut table = Table::<(&StackGroup, Option<(Stack<'_>, Option<Cpu>)>)>::new();
+    table.left("process", |(group, _)| match (&group.name, group.cpu) {
+        (Some(name), Some(cpu)) => format!("{name}, processor {}", cpu.0),
+        (Some(name), None) => name.clone(),
+        (None, Some(cpu)) => format!("processor {}", cpu.0),
+        (None, None) => known(None),
+    });
+    table.right("pid", |(group, _)| known(group.process.map(|pid| pid.to_string())));
+    if by == GroupBy::Process {
+        table.right("threads", |(group, _)| group.threads.to_string());
+    } else {
+        table.right("tid", |(group, _)| known(group.thread.map(|tid| tid.to_string())));
     }
+    if by == GroupBy::Stack {
+        table.left("stack", |(group, _)| {
+            let stack = group.stacks.first().and_then(|id| trace.stack(*id, ContextId(0)).ok());
+            known(stack.map(|stack| stack.info().kind.name().to_owned()))
+        });
+    }
+    table.right("frames", |(group, _)| trace.counted(group.activity.frames).to_string());
+    table.right("active", |(group, _)| match group.activity.time {
+        Some((shortest, longest)) => Spans { prefix: "", shortest, longest }.to_string(),
+        None => counted(group.activity.contexts, "context", "contexts"),
+    });
     table
+        .right("first", |(group, _)| known(group.activity.range.map(|range| position(trace, range.begin()))));
+    table.right("last", |(group, _)| known(group.activity.range.map(|range| position(trace, range.last()))));
+    if at.is_some() {
+        table.right("processor", |(_, now)| known(now.and_then(|(_, cpu)| Some(cpu?.0.to_string()))));
+        table.left("function", |(_, now)| {
+            let frame = now.and_then(|(stack, _)| stack.frame());
+            known(frame.map(|frame| frame.name().to_string()))
+        });
+    }
+    let now = |group: &StackGroup| group.stack_at(trace, at?);
+    table.write(out, &groups.iter().map(|group| (group, now(group))).collect::<Vec<_>>())
 }
 
 /// A context as `--at` accepts it: its time since the start of the trace, or its number.

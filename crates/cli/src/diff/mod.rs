@@ -115,14 +115,9 @@ impl Subject {
     }
 
     /// The title of the column of names.
-    fn title(self) -> &'static str {
-        match self {
-            Subject::Finding => "FINDING",
-            Subject::Function | Subject::Total => "FUNCTION",
-            Subject::Module => "MODULE",
-            Subject::Stack => "STACK",
-            Subject::Process => "PROCESS",
-        }
+    fn title(self) -> String {
+        let named = if self == Subject::Total { Subject::Function } else { self };
+        named.name().to_uppercase()
     }
 }
 
@@ -215,6 +210,10 @@ impl Arguments {
 
     fn grouping_of_functions(&self) -> Grouping {
         if self.offsets { Grouping::Offset } else { Grouping::Function }
+    }
+
+    fn rows_max(&self) -> usize {
+        if self.all { usize::MAX } else { self.top }
     }
 
     fn is_filtered(&self) -> bool {

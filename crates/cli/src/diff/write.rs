@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use anyhow::Result;
-use stackhound::analysis::diff::sides::{Samples, Uses};
+use stackhound::analysis::diff::sides::{Names, Samples, Uses};
 use stackhound::analysis::diff::{Difference, SHARE_MIN, Verdict};
 use stackhound_export::escape::{cell, line, row};
 use stackhound_export::json::diff as json;
@@ -13,7 +13,7 @@ use super::read::Capture;
 use super::{Arguments, Compared, Measure, Normalize, Section, changes};
 use crate::info::capture_info;
 use crate::output::{counted, grouped};
-use crate::top::table::{Column, Table, seconds};
+use crate::top::table::{Table, seconds};
 use crate::top::window;
 
 /// The unit in which amounts are shown, so that those of A and B are comparable.
@@ -154,7 +154,6 @@ pub fn table(out: &mut impl Write, arguments: &Arguments, compared: &Compared) -
             ),
         )?;
     }
-    let shown = if arguments.all { usize::MAX } else { arguments.top };
     for subject in arguments.subjects() {
         if let (super::Subject::Finding, Some(findings)) = (subject, &compared.findings) {
             writeln!(out)?;
@@ -171,15 +170,11 @@ pub fn table(out: &mut impl Write, arguments: &Arguments, compared: &Compared) -
                 let skipped = counted(findings.skipped, "finding", "findings");
                 line(out, format_args!("  {skipped} of further programs were not compared"))?;
             }
-            let rows = findings.rows.iter().filter(|row| is_shown(arguments, &row.difference)).take(shown);
-            let table = findings_table(rows);
-            if !table.is_empty() {
-                table.write(out)?;
-            }
+            findings_table(out, arguments, &findings.rows)?;
         }
         for section in compared.sections.iter().filter(|section| section.subject == subject) {
             writeln!(out)?;
-            section_table(out, arguments, compared, section, shown)?;
+            section_table(out, arguments, compared, section)?;
         }
     }
     Ok(())
@@ -190,9 +185,15 @@ fn beyond(threshold: f64) -> String {
     format!("; changed: by {threshold:.1} standard deviations or more")
 }
 
-/// Whether a row is shown: all changes, and what may be one.
-fn is_shown(arguments: &Arguments, difference: &Difference) -> bool {
-    arguments.all || difference.verdict != Verdict::Noise
+/// The rows that are shown: changes, and what may be one.
+fn shown<'r, R>(
+    arguments: &Arguments,
+    rows: &'r [R],
+    difference: impl Fn(&R) -> &Difference,
+) -> impl Iterator<Item = &'r R> {
+    let all = arguments.all;
+    let rows = rows.iter().filter(move |row| all || difference(row).verdict != Verdict::Noise);
+    rows.take(arguments.rows_max())
 }
 
 fn section_table(
@@ -200,7 +201,6 @@ fn section_table(
     arguments: &Arguments,
     compared: &Compared,
     section: &Section,
-    shown: usize,
 ) -> Result<()> {
     let (subject, comparison) = (section.subject, &section.comparison);
     let limit = match compared.measure {
@@ -218,77 +218,71 @@ fn section_table(
         ),
     )?;
     let unit = Unit::of(arguments, &compared.captures, compared.totals);
-    let mut columns = vec![Column::left("CHANGE")];
-    columns.extend(["A", "B"].map(|side| Column::right(format!("{side} {}", unit.name()))));
-    columns.extend([format!("DIFFERENCE {}", unit.name()), "OF A".to_owned()].map(Column::right));
+    let [by_a, by_b] = unit.by;
+    let number = |amount: f64, by: u64| unit.digits(unit.value(amount, by));
+    let mut table = Table::<(Names, Difference)>::new();
+    table.left("CHANGE", |(_, difference)| difference.verdict.name().to_owned());
+    table.right(format!("A {}", unit.name()), |(_, difference)| number(difference.a.amount as f64, by_a));
+    table.right(format!("B {}", unit.name()), |(_, difference)| number(difference.b.amount as f64, by_b));
+    table.right(format!("DIFFERENCE {}", unit.name()), |(_, Difference { delta, .. })| {
+        let sign = if *delta < 0.0 { "" } else { "+" };
+        format!("{sign}{}", number(*delta, by_a))
+    });
+    table.right("OF A", |(_, Difference { a, delta, .. })| match a.amount {
+        0 => String::new(),
+        amount => format!("{:+.0} %", 100.0 * delta / amount as f64),
+    });
     if compared.measure == Some(Measure::Samples) {
-        columns.push(Column::right("DEVIATIONS"));
+        table.right("DEVIATIONS", |(_, difference)| {
+            difference.z.map(|z| format!("{z:+.1}")).unwrap_or_default()
+        });
     }
-    columns.push(Column::left(subject.title()));
-    let mut table = Table::new(columns);
-    let rows = comparison.rows.iter().filter(|(_, difference)| is_shown(arguments, difference));
-    for (names, difference) in rows.take(shown) {
-        let Difference { a, b, delta, .. } = *difference;
-        let number = |amount: f64, by: u64| unit.digits(unit.value(amount, by));
-        let sign = if delta < 0.0 { "" } else { "+" };
-        let mut cells = vec![
-            difference.verdict.name().to_owned(),
-            number(a.amount as f64, unit.by[0]),
-            number(b.amount as f64, unit.by[1]),
-            format!("{sign}{}", number(delta, unit.by[0])),
-            if a.amount > 0 { format!("{:+.0} %", 100.0 * delta / a.amount as f64) } else { String::new() },
-        ];
-        if compared.measure == Some(Measure::Samples) {
-            cells.push(difference.z.map(|z| format!("{z:+.1}")).unwrap_or_default());
-        }
-        cells.push(names.join(" < "));
-        table.row(cells);
+    table.left(subject.title(), |(names, _)| names.join(" < "));
+    let mut rows = shown(arguments, &comparison.rows, |(_, difference)| difference).peekable();
+    if rows.peek().is_some() {
+        table.write(out, rows)?;
     }
-    if table.is_empty() {
-        return Ok(());
-    }
-    table.write(out)?;
     Ok(())
 }
 
-fn findings_table<'r>(rows: impl Iterator<Item = &'r Row>) -> Table {
-    let left = ["CHANGE", "SEVERITY"].map(Column::left);
-    let right = ["A", "B", "NEW STACKS", "GONE STACKS"].map(Column::right);
-    let mut table = Table::new(left.into_iter().chain(right).chain([Column::left("FINDING")]).collect());
-    for found in rows {
-        table.row(vec![
-            found.difference.verdict.name().to_owned(),
-            found.severity.name().to_owned(),
-            grouped(found.difference.a.count),
-            grouped(found.difference.b.count),
-            grouped(found.stacks[0] as u64),
-            grouped(found.stacks[1] as u64),
-            format!("{} {}: {}", found.analytic.label(), found.process, found.analytic.title()),
-        ]);
+fn findings_table(out: &mut impl Write, arguments: &Arguments, rows: &[Row]) -> Result<()> {
+    let mut table = Table::<Row>::new();
+    table.left("CHANGE", |found| found.difference.verdict.name().to_owned());
+    table.left("SEVERITY", |found| found.severity.name().to_owned());
+    table.right("A", |found| grouped(found.difference.a.count));
+    table.right("B", |found| grouped(found.difference.b.count));
+    table.right("NEW STACKS", |found| grouped(found.stacks[0] as u64));
+    table.right("GONE STACKS", |found| grouped(found.stacks[1] as u64));
+    table.left("FINDING", |found| {
+        format!("{} {}: {}", found.analytic.label(), found.process, found.analytic.title())
+    });
+    let mut rows = shown(arguments, rows, |row| &row.difference).peekable();
+    if rows.peek().is_some() {
+        table.write(out, rows)?;
     }
-    table
+    Ok(())
 }
 
 pub fn csv(out: &mut impl Write, arguments: &Arguments, compared: &Compared) -> Result<()> {
     let columns = ["by", "change", "name", "a", "b", "a_count", "b_count", "delta", "z"];
     row(out, columns)?;
-    let shown = if arguments.all { usize::MAX } else { arguments.top };
     let numbers = |difference: &Difference| {
         let Difference { a, b, delta, z, .. } = *difference;
         let z = z.map(|z| format!("{z:.3}")).unwrap_or_default();
         let counts = [a.amount, b.amount, a.count, b.count].map(|number| number.to_string());
         counts.into_iter().chain([format!("{delta:.0}"), z])
     };
-    for found in compared.findings.iter().flat_map(|findings| &findings.rows).take(shown) {
-        if is_shown(arguments, &found.difference) {
+    if let Some(findings) = &compared.findings {
+        // The limit counts all findings, also those that are not shown.
+        let first = &findings.rows[..findings.rows.len().min(arguments.rows_max())];
+        for found in shown(arguments, first, |row| &row.difference) {
             let name = cell(&format!("{} {}", found.analytic.name(), found.program));
             let first = ["finding".to_owned(), found.difference.verdict.name().to_owned(), name];
             row(out, first.into_iter().chain(numbers(&found.difference)))?;
         }
     }
     for section in &compared.sections {
-        let rows = section.comparison.rows.iter();
-        for (names, difference) in rows.filter(|(_, of)| is_shown(arguments, of)).take(shown) {
+        for (names, difference) in shown(arguments, &section.comparison.rows, |(_, of)| of) {
             let first = [section.subject.name().to_owned(), difference.verdict.name().to_owned()];
             row(out, first.into_iter().chain([cell(&names.join("<"))]).chain(numbers(difference)))?;
         }
@@ -297,7 +291,6 @@ pub fn csv(out: &mut impl Write, arguments: &Arguments, compared: &Compared) -> 
 }
 
 pub fn document<'a>(arguments: &Arguments, compared: &'a Compared) -> json::Diff<'a> {
-    let shown = if arguments.all { usize::MAX } else { arguments.top };
     let [a, b] = [0, 1].map(|side| {
         let capture = &compared.captures[side];
         let (events_lost, buffers_lost) = lost(capture);
@@ -316,30 +309,21 @@ pub fn document<'a>(arguments: &Arguments, compared: &'a Compared) -> json::Diff
     });
     let sections = compared.sections.iter().map(|section| {
         let comparison = &section.comparison;
-        let rows = comparison.rows.iter().filter(|(_, difference)| is_shown(arguments, difference));
+        let rows = shown(arguments, &comparison.rows, |(_, difference)| difference);
         let is_stack = section.subject == super::Subject::Stack;
         json::DiffSection {
             by: section.subject.name(),
             compared: comparison.compared as u64,
             changed: changes(comparison) as u64,
             threshold: comparison.threshold,
-            rows: rows
-                .take(shown)
-                .map(|(names, difference)| row_document(names, difference, is_stack))
-                .collect(),
+            rows: rows.map(|(names, difference)| row_document(names, difference, is_stack)).collect(),
         }
     });
     let findings = compared.findings.as_ref().map(|findings| json::DiffFindings {
         compared: findings.rows.len() as u64,
         changed: findings.changes() as u64,
         threshold: findings.threshold,
-        rows: findings
-            .rows
-            .iter()
-            .filter(|row| is_shown(arguments, &row.difference))
-            .take(shown)
-            .map(finding_document)
-            .collect(),
+        rows: shown(arguments, &findings.rows, |row| &row.difference).map(finding_document).collect(),
     });
     json::Diff {
         a,

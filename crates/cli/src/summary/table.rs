@@ -11,7 +11,7 @@ use super::trace::{Provider, Summarized, alert_title};
 use crate::output::{self, counted, grouped};
 use crate::palette;
 use crate::render;
-use crate::top::table::{Column, Table, duration, percent, seconds};
+use crate::top::table::{Table, duration, percent, seconds};
 
 /// The number of characters in a line of the screen, without a terminal and the least.
 const WIDTH: usize = 100;
@@ -298,26 +298,21 @@ fn findings<W: Write>(screen: &mut Screen<'_, W>, found: &Summarized) -> io::Res
 
 /// Shows one line for each capture.
 pub fn lines(out: &mut impl Write, captures: &[Capture], found: &[Summarized]) -> io::Result<()> {
-    let numbers = ["EVENTS", "STACKS", "LOST", "CPU %", "FINDINGS"].map(Column::right);
-    let mut columns = vec![Column::left("START"), Column::right("SECONDS")];
-    columns.extend(numbers);
-    columns.extend([Column::left("COMPUTER"), Column::left("FILE")]);
-    let mut table = Table::new(columns);
-    for (capture, found) in captures.iter().zip(found) {
-        let busy = found.busy().map(|(busy, _)| percent(busy, found.cpu.available()));
+    let known = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
+    let mut table = Table::<(&Capture, &Summarized)>::new();
+    table.left("START", |(capture, _)| render::utc(capture.times.0).chars().take(19).collect());
+    table.right("SECONDS", |(_, found)| seconds(found.duration()));
+    table.right("EVENTS", |(_, found)| grouped(found.contents.events));
+    table.right("STACKS", |(_, found)| grouped(found.contents.with_stack));
+    table.right("LOST", |(_, found)| grouped(found.outcome.trace.events_lost + found.buffers_lost()));
+    table.right("CPU %", |(_, found)| {
+        known(found.busy().map(|(busy, _)| percent(busy, found.cpu.available())))
+    });
+    table.right("FINDINGS", |(_, found)| {
         let serious = found.findings().into_iter().next();
-        let finding = serious.map(|(severity, count)| format!("{} {}", grouped(count), severity.name()));
-        table.row(vec![
-            render::utc(capture.times.0).chars().take(19).collect(),
-            seconds(found.duration()),
-            grouped(found.contents.events),
-            grouped(found.contents.with_stack),
-            grouped(found.outcome.trace.events_lost + found.buffers_lost()),
-            busy.unwrap_or_else(|| "-".to_owned()),
-            finding.unwrap_or_else(|| "-".to_owned()),
-            cut(capture.machine.computer_name.as_deref().unwrap_or("-"), 16),
-            found.files.clone(),
-        ]);
-    }
-    table.write(out)
+        known(serious.map(|(severity, count)| format!("{} {}", grouped(count), severity.name())))
+    });
+    table.left("COMPUTER", |(capture, _)| cut(capture.machine.computer_name.as_deref().unwrap_or("-"), 16));
+    table.left("FILE", |(_, found)| found.files.clone());
+    table.write(out, &captures.iter().zip(found).collect::<Vec<_>>())
 }

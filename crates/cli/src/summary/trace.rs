@@ -27,7 +27,7 @@ use crate::naming;
 use crate::options::Common;
 use crate::progress::{self, Progress};
 use crate::reading::or_stop;
-use crate::top::cpu::row_document;
+use crate::top::{cpu, row_document};
 
 /// The number of processes and functions on the screen.
 pub const ROWS: usize = 5;
@@ -201,7 +201,8 @@ impl Summarized {
     /// The JSON document.
     pub fn document<'a>(&'a self, capture: &'a Capture) -> json::Summary<'a> {
         let nanos = |ticks| self.cpu.nanos(ticks);
-        let rows = |rows: &'a [Row]| rows.iter().map(|row| row_document(&self.cpu, row, false)).collect();
+        let document = |row: &'a Row| row_document(row, false, cpu::values(&self.cpu, row));
+        let rows = |rows: &'a [Row]| rows.iter().map(document).collect();
         let count = |kind: Kind| json::KindCount { kind: kind.name(), events: self.contents.count(kind) };
         let (contains, missing) = self.kinds();
         let Contents { read, written, disk_files, requested_files, collections, .. } = &self.contents;

@@ -12,15 +12,15 @@ use stackhound::analysis::cpu::weights::Weighing;
 use stackhound::analysis::rows::{Amount, Applied};
 use stackhound::analysis::wait::{Measure, Waits};
 use stackhound::expr::most_similar;
-use stackhound::profile::{self, Butterfly, Groups, Pattern, Profile, StackId, Sums, Total};
+use stackhound::profile::{Butterfly, Groups, Pattern, Profile, StackId, Sums, Total};
 use stackhound::trace::TraceTime;
 use stackhound::{Clock, analysis};
 use stackhound_export::escape::{cell, line, row};
-use stackhound_export::json::butterfly::{self as json, ButterflyOfCaptures, ButterflyRow, CaptureButterfly};
+use stackhound_export::json::butterfly::{self as json, ButterflyRow};
 use stackhound_export::json::top::Cut;
 
 use super::costs::{MEASUREMENTS, Measurement, shown, suffix};
-use super::table::{Column, SHOWN, Table, percent, seconds};
+use super::table::{SHOWN, Table, percent, seconds};
 use super::{Read, Shared, optional, wait, window};
 use crate::options::Common;
 use crate::outcome::Outcome;
@@ -91,9 +91,9 @@ struct Analyzed {
     functions: Vec<String>,
     names: Vec<String>,
     butterfly: Butterfly<Sums>,
-    /// All rows, those with the most first.
+    /// The rows that are shown, those with the most first.
     rows: Vec<(Option<String>, Sums)>,
-    applied: Applied,
+    applied: Option<Applied>,
 }
 
 /// The number of functions in one line.
@@ -109,14 +109,12 @@ struct Request<'a> {
     function: &'a str,
     pattern: Pattern,
     side: Side,
-    patterns: Option<profile::Patterns>,
 }
 
 pub fn run(arguments: &Arguments, common: &Common, side: Side) -> Result<Outcome> {
     let (shared, function) = (&arguments.shared, &*arguments.function);
     let pattern = Pattern::new(function).context("FUNCTION")?;
-    let patterns = shared.patterns.compile()?;
-    let request = Request { shared, common, function, pattern, side, patterns };
+    let request = Request { shared, common, function, pattern, side };
     let known = all_metrics().find(|metric| metric.name == arguments.metric);
     let Metric { name: metric, title, measured } = known.context("--metric")?;
     let read = match measured {
@@ -138,12 +136,6 @@ pub fn run(arguments: &Arguments, common: &Common, side: Side) -> Result<Outcome
         |out, found| table(out, &request, title, found),
         |out, found| csv(out, &request, found),
         |found, cut| document(&request, metric, found, cut),
-        |each| ButterflyOfCaptures {
-            captures: each
-                .into_iter()
-                .map(|(capture, butterfly)| CaptureButterfly { capture, butterfly })
-                .collect(),
-        },
     )
 }
 
@@ -154,10 +146,9 @@ fn of_processors(request: &Request<'_>) -> Result<Read<Analyzed>> {
         request.common,
         |trace, window| Cpu::new(String::new(), trace, window, Weighing::Elapsed),
         |cpu, view, filter| cpu.observe(view, || filter.wants(view)),
-        |cpu, known, naming| {
+        |cpu, known, naming, patterns| {
             let mut report = cpu.finish(known, naming);
-            let applied = request.patterns.as_ref();
-            let applied = applied.map(|patterns| report.regroup(patterns, request.shared.unnamed()));
+            let applied = patterns.map(|patterns| report.regroup(patterns, request.shared.unnamed()));
             let observed = report.samples.iter().map(|((_, stack), sums)| (*stack, *sums));
             analyzed(request, &report.profile, (report.clock, report.window), observed, applied)
         },
@@ -171,10 +162,10 @@ fn of_waits(request: &Request<'_>, measure: Measure) -> Result<Read<Analyzed>> {
         request.common,
         |trace, window| Waits::new(String::new(), trace, window),
         |waits, view, filter| waits.observe(view, || filter.holds_at_any_time(view)),
-        |waits, known, naming| {
+        |waits, known, naming, patterns| {
             let mut report = waits.finish(known, naming);
-            let applied = request.patterns.as_ref();
-            let applied = applied.map(|patterns| report.regroup(measure, patterns, request.shared.unnamed()));
+            let applied =
+                patterns.map(|patterns| report.regroup(measure, patterns, request.shared.unnamed()));
             let observed = report.observed(measure).iter().map(|((_, stack), sums)| (*stack, *sums));
             analyzed(request, &report.profile, (report.clock, report.window), observed, applied)
         },
@@ -188,10 +179,9 @@ fn of_costs(request: &Request<'_>, measurement: &Measurement) -> Result<Read<Ana
         request.common,
         |trace, window| Costs::new(measurement.metric, String::new(), trace, window),
         |costs, view, filter| costs.observe(view, || filter.holds_at_any_time(view)),
-        |costs, known, naming| {
+        |costs, known, naming, patterns| {
             let mut report = costs.finish(known, naming);
-            let applied = request.patterns.as_ref();
-            let applied = applied.map(|patterns| report.regroup(patterns, request.shared.unnamed()));
+            let applied = patterns.map(|patterns| report.regroup(patterns, request.shared.unnamed()));
             let main = |figures: &Figures| Sums { amount: figures.amount(), ..Sums::default() };
             let applied = applied.map(|applied| Applied {
                 excluded: main(&applied.excluded),
@@ -249,7 +239,6 @@ fn analyzed(
         let measured = |sums: &Sums| (sums.amount, sums.count);
         measured(b_sums).cmp(&measured(a_sums)).then_with(|| a.cmp(b))
     });
-    let applied = applied.unwrap_or(Applied { excluded: Sums::default(), own_directories: Vec::new() });
     Analyzed {
         clock,
         window,
@@ -258,7 +247,7 @@ fn analyzed(
         functions: listed(&|number| selected[number]),
         names: listed(&is_observed),
         butterfly,
-        rows,
+        rows: request.shared.first(rows),
         applied,
     }
 }
@@ -300,10 +289,6 @@ impl Analyzed {
     fn text(&self, sums: Sums) -> String {
         format!("{}{}", shown(self.value(sums), self.unit), suffix(self.unit))
     }
-
-    fn shown_rows(&self, shared: &Shared) -> &[(Option<String>, Sums)] {
-        if shared.all { &self.rows } else { &self.rows[..self.rows.len().min(shared.top)] }
-    }
 }
 
 fn document<'a>(
@@ -312,7 +297,7 @@ fn document<'a>(
     found: &'a Analyzed,
     cut: Vec<Cut>,
 ) -> json::Butterfly<'a> {
-    let rows = found.shown_rows(request.shared).iter().map(|(name, sums)| ButterflyRow {
+    let rows = found.rows.iter().map(|(name, sums)| ButterflyRow {
         name: name.as_deref(),
         amount: found.value(*sums),
         count: found.has_counts.then_some(sums.count),
@@ -330,10 +315,7 @@ fn document<'a>(
         total: found.value(butterfly.function.total),
         own: found.value(butterfly.function.own),
         repeated: found.value(butterfly.repeated),
-        grouping: request.patterns.is_some().then(|| {
-            let Applied { excluded, own_directories } = &found.applied;
-            request.shared.patterns.document(own_directories, found.value(*excluded))
-        }),
+        grouping: request.shared.patterns.document(found.applied.as_ref(), |excluded| found.value(excluded)),
         rows: rows.collect(),
     }
 }
@@ -343,7 +325,7 @@ fn csv(out: &mut impl Write, request: &Request<'_>, analyzed: &[Analyzed]) -> Re
     row(out, number.into_iter().chain([request.side.title, "amount", "count"]))?;
     for (index, found) in analyzed.iter().enumerate() {
         let number = (analyzed.len() > 1).then(|| (index + 1).to_string());
-        for (name, sums) in found.shown_rows(request.shared) {
+        for (name, sums) in &found.rows {
             let name = cell(name.as_deref().unwrap_or(request.side.none));
             let count = optional(found.has_counts.then_some(sums.count));
             let cells = [name.to_string(), found.value(*sums).to_string(), count];
@@ -395,24 +377,19 @@ fn table(out: &mut impl Write, request: &Request<'_>, title: &str, found: &Analy
             ),
         )?;
     }
-    if request.patterns.is_some() {
-        let Applied { excluded, own_directories } = &found.applied;
-        request.shared.patterns.write(out, own_directories, &found.text(*excluded))?;
-    }
+    let shared = request.shared;
+    shared.patterns.write(out, found.applied.as_ref(), |excluded| found.text(excluded))?;
     writeln!(out)?;
-    let is_filtered = request.shared.is_filtered() || request.shared.patterns.selects();
-    let mut columns = vec![Column::right("%"), Column::right(format!("TOTAL{}", suffix(found.unit)))];
-    columns.extend(is_filtered.then(|| Column::right(SHOWN)));
-    columns.extend(found.has_counts.then(|| Column::right("COUNT")));
-    columns.push(Column::left(side.title.to_uppercase()));
-    let mut table = Table::new(columns);
-    for (name, sums) in found.shown_rows(request.shared) {
-        let mut cells = vec![share(*sums, total), shown(found.value(*sums), found.unit)];
-        cells.extend(is_filtered.then(|| share(*sums, butterfly.whole)));
-        cells.extend(found.has_counts.then(|| grouped(sums.count)));
-        cells.push(name.as_deref().unwrap_or(side.none).to_owned());
-        table.row(cells);
+    let mut table = Table::<(Option<String>, Sums)>::new();
+    table.right("%", |(_, sums)| share(*sums, total));
+    table.right(format!("TOTAL{}", suffix(found.unit)), |(_, sums)| shown(found.value(*sums), found.unit));
+    if shared.selects() {
+        table.right(SHOWN, |(_, sums)| share(*sums, butterfly.whole));
     }
-    table.write(out)?;
+    if found.has_counts {
+        table.right("COUNT", |(_, sums)| grouped(sums.count));
+    }
+    table.left(side.title.to_uppercase(), |(name, _)| name.as_deref().unwrap_or(side.none).to_owned());
+    table.write(out, &found.rows)?;
     Ok(())
 }

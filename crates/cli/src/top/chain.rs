@@ -16,8 +16,8 @@ use stackhound_export::json::chain::{ChainSegment, ChainTotal, ChainWait, TopCha
 use stackhound_export::json::top::Cut;
 use stackhound_export::numbers::seconds_with_micros;
 
-use super::table::{self, Column, Table, percent, seconds};
-use super::{Format, Shared, optional, wait, window};
+use super::table::{self, Table, percent, seconds};
+use super::{Shared, optional, wait, window};
 use crate::options::Common;
 use crate::outcome::Outcome;
 use crate::output::{counted, grouped};
@@ -71,9 +71,9 @@ pub fn run(arguments: &ChainArguments, common: &Common) -> Result<Outcome> {
             filter.holds_at_any_time(view);
             chain.observe(view)
         },
-        Chain::finish,
+        |chain, known, naming, _| chain.finish(known, naming),
     )?;
-    let ([report], [cut]) = (&read.found[..], &read.cuts[..]) else {
+    let [report] = &read.found[..] else {
         bail!("the input has {} captures, but a path is within one; name the files of one", read.found.len());
     };
     let report = report.as_ref().map_err(|full| *full)?;
@@ -86,21 +86,12 @@ pub fn run(arguments: &ChainArguments, common: &Common) -> Result<Outcome> {
     };
     let names = Names { report, groups: Groups::new(&report.profile, shared.unnamed()) };
     let shown = longest(shared, &found.path.segments);
-    let format = shared.format()?;
-    let mut sink = shared.output.tables(format)?;
-    match format {
-        Format::Table => {
-            cut.write(&mut sink)?;
-            table(&mut sink, &names, found, &shown)?;
-        }
-        Format::Csv => {
-            cut.report();
-            csv(&mut sink, &names, found, &shown)?;
-        }
-        Format::Json => sink.json(&document(&names, found, &shown, tid, cut.document()))?,
-    }
-    sink.finish()?;
-    Ok(Outcome { damaged: read.damaged, ..Outcome::default() })
+    read.write(
+        shared,
+        |out, _| table(out, &names, found, &shown),
+        |out, _| csv(out, &names, found, &shown),
+        |_, cut| document(&names, found, &shown, tid, cut),
+    )
 }
 
 /// The longest segments, in the order of time.
@@ -284,38 +275,27 @@ fn table(out: &mut impl Write, names: &Names<'_>, found: &Found, shown: &[&Segme
         ],
     )?;
     writeln!(out)?;
-    let mut table = Table::new(vec![
-        Column::right("FROM s"),
-        Column::right("TIME s"),
-        Column::right("SHARE"),
-        Column::left("THREAD"),
-        Column::left("DID"),
-        Column::left("FRAME"),
-    ]);
-    for segment in shown {
-        let ticks = length(segment);
-        let (stack, samples) = names.stack_of(segment);
+    let rows: Vec<_> = shown.iter().map(|segment| (*segment, names.stack_of(segment))).collect();
+    let mut table = Table::<(&Segment<ThreadId>, (Option<StackId>, Option<usize>))>::new();
+    table.right("FROM s", |(segment, _)| seconds_with_micros(report.since_start(segment.from)));
+    table.right("TIME s", |(segment, _)| seconds_with_micros(report.nanos(length(segment))));
+    table.right("SHARE", |(segment, _)| percent(length(segment), whole));
+    table.left("THREAD", |(segment, _)| {
         let thread = names.thread(segment.thread);
-        let thread = match depth(found, segment) {
+        match depth(found, segment) {
             0 => thread,
             depth @ 1..=8 => format!("{} {thread}", ">".repeat(depth)),
             depth => format!(">{depth} {thread}"),
-        };
-        let did = names.did(segment);
-        let did = match samples {
-            Some(count @ 1..) => format!("{did} ({})", counted(count as u64, "sample", "samples")),
-            _ => did,
-        };
-        table.row(vec![
-            seconds_with_micros(report.since_start(segment.from)),
-            seconds_with_micros(report.nanos(ticks)),
-            percent(ticks, whole),
-            thread,
-            did,
-            stack.map_or("-", |stack| names.frame(stack)).to_owned(),
-        ]);
-    }
-    table.write(out)?;
+        }
+    });
+    table.left("DID", |(segment, (_, samples))| match *samples {
+        Some(count @ 1..) => {
+            format!("{} ({})", names.did(segment), counted(count as u64, "sample", "samples"))
+        }
+        _ => names.did(segment),
+    });
+    table.left("FRAME", |(_, (stack, _))| stack.map_or("-", |stack| names.frame(stack)).to_owned());
+    table.write(out, &rows)?;
     Ok(())
 }
 

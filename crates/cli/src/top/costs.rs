@@ -7,18 +7,16 @@ use anyhow::{Result, bail};
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Arg, Args, Command, ValueEnum};
 use stackhound::analysis::costs::{self, CostBy, CostReport, Costs, Figures, Metric, Unit};
-use stackhound::analysis::rows::{Amount, Applied, Row};
+use stackhound::analysis::rows::{Amount, Row};
 use stackhound::schema::kernel::hook_id;
 use stackhound_export::escape::line;
-use stackhound_export::json::top::{
-    CaptureTopCosts, CostColumn, CostRemainder, CostRow, Cut, TopCosts, TopCostsOfCaptures,
-};
+use stackhound_export::json::top::{self as json, CostColumn, CostRemainder, CostRow, Cut, Top, TopCosts};
 
-use super::table::{Column, SHOWN, Table, percent, seconds};
-use super::{Dimension, Shared, wait, window};
+use super::table::{self, SHOWN, Table, percent, seconds};
+use super::{Found, Request, Shared, dimension, spaced, title, wait, window};
 use crate::options::Common;
 use crate::outcome::Outcome;
-use crate::output::{counted, grouped};
+use crate::output::grouped;
 
 #[derive(Args, Debug)]
 pub struct Arguments {
@@ -202,134 +200,101 @@ impl Measurement {
 
     /// The option that selects a dimension, with those of this measurement.
     fn argument(&self, by: Arg) -> Arg {
-        let values = self.by.iter().map(|name| match Dimension::from_str(name, false) {
-            Ok(dimension) if !self.has_own(name) => {
-                dimension.to_possible_value().unwrap_or_else(|| PossibleValue::new(*name))
-            }
-            _ => PossibleValue::new(*name).help(help(name)),
+        let values = self.by.iter().map(|name| {
+            let shared = dimension(name, self.metric.dimensions);
+            let value = shared.and_then(|dimension| dimension.to_possible_value());
+            value.unwrap_or_else(|| PossibleValue::new(*name).help(help(name)))
         });
         by.value_parser(PossibleValuesParser::new(values)).required(false).default_value(self.by[0])
-    }
-
-    /// Whether it has a dimension of its own with this name.
-    fn has_own(&self, name: &str) -> bool {
-        self.metric.dimensions.contains(&name)
-    }
-
-    /// What rows are about, and whether they overlap.
-    fn by(&self, name: &str, shared: &Shared) -> (CostBy, bool) {
-        let own = self.metric.dimensions.iter().position(|own| *own == name);
-        match (own, Dimension::from_str(name, false)) {
-            (None, Ok(dimension)) => (CostBy::Actor(dimension.rows(shared)), dimension.has_totals()),
-            (own, _) => (CostBy::Own(own.unwrap_or(0)), false),
-        }
     }
 }
 
 /// The analyzed capture.
-struct Analyzed {
-    report: CostReport,
-    rows: Vec<Row<Figures>>,
-    has_totals: bool,
-    applied: Option<Applied<Figures>>,
-}
+type Analyzed = Found<CostReport, Figures>;
 
 pub fn run(arguments: &Arguments, common: &Common, measurement: &Measurement) -> Result<Outcome> {
-    let (shared, by) = (&arguments.shared, &*arguments.by);
-    let patterns = shared.patterns.compile()?;
+    let (shared, own) = (&arguments.shared, measurement.metric.dimensions);
+    let request = Request::new(shared, &arguments.by, own);
+    let by = match request.dimension {
+        Some(dimension) => CostBy::Actor(dimension.rows(shared)),
+        None => CostBy::Own(own.iter().position(|own| *own == request.by).unwrap_or(0)),
+    };
     let read = super::read(
         shared,
         measurement.needs,
         common,
         |trace, window| Costs::new(measurement.metric, String::new(), trace, window),
         |costs, view, filter| costs.observe(view, || filter.holds_at_any_time(view)),
-        |costs, known, naming| {
+        |costs, known, naming, patterns| {
             let mut report = costs.finish(known, naming);
-            let applied = patterns.as_ref().map(|patterns| report.regroup(patterns, shared.unnamed()));
-            let (by, has_totals) = measurement.by(by, shared);
+            let applied = patterns.map(|patterns| report.regroup(patterns, shared.unnamed()));
             let rows = shared.first(report.rows(by));
-            Analyzed { report, rows, has_totals, applied }
+            Analyzed { report, rows, applied }
         },
     )?;
     if read.found.iter().all(|found| found.report.events == 0) {
         bail!("the trace has no {}", measurement.missing);
     }
-    if by == Dimension::Service.name() && !measurement.has_own(by) {
-        super::check_services(read.found.iter().map(|found| &found.report.profile))?;
-    }
+    super::check_services(request, read.found.iter().map(|found| &found.report.profile))?;
     read.write(
         shared,
-        |out, found| table(out, by, measurement, shared, found),
-        |out, found| csv(out, by, found),
-        |found, cut| document(by, shared, found, cut),
-        |each| TopCostsOfCaptures {
-            captures: each.into_iter().map(|(capture, top)| CaptureTopCosts { capture, top }).collect(),
-        },
+        |out, found| table(out, request, measurement, found),
+        |out, found| csv(out, request, measurement.metric.columns, found),
+        |found, cut| document(request, found, cut),
     )
 }
 
-fn document<'a>(by: &'a str, shared: &'a Shared, found: &'a Analyzed, cut: Vec<Cut>) -> TopCosts<'a> {
+fn document<'a>(request: Request<'a>, found: &'a Analyzed, cut: Vec<Cut>) -> TopCosts<'a> {
     let report = &found.report;
     let columns = report.metric.columns;
     let values = |figures: &Figures| -> BTreeMap<&'static str, u64> {
         columns.iter().map(|column| (column.name, report.value(figures, column))).collect()
     };
-    let is_stack = by == Dimension::Stack.name();
-    let rows = found.rows.iter().map(|row| CostRow {
-        name: (!is_stack).then(|| &*row.names[0]),
-        stack: is_stack.then_some(&*row.names),
-        pid: row.pid,
-        tid: row.tid,
-        own: values(&row.own),
-        total: values(&row.total),
+    let columns = columns.iter().map(|column| CostColumn { name: column.name, unit: column.unit.name() });
+    let remainders = report.remainders.iter().map(|remainder| CostRemainder {
+        reason: remainder.reason,
+        count: remainder.sums.count,
+        amount: report.amount(remainder.sums.amount),
     });
-    TopCosts {
+    let rows = found.rows.iter().map(|row| {
+        let values = CostRow { own: values(&row.own), total: values(&row.total) };
+        request.row(row, values)
+    });
+    Top {
         metric: report.metric.name,
         cut,
-        by,
+        by: request.by,
         window: window(&report.clock, report.window),
-        columns: columns
-            .iter()
-            .map(|column| CostColumn { name: column.name, unit: column.unit.name() })
-            .collect(),
-        without_stack: report.without_stack,
-        total: values(&report.total()),
-        remainders: report
-            .remainders
-            .iter()
-            .map(|remainder| CostRemainder {
-                reason: remainder.reason,
-                count: remainder.sums.count,
-                amount: report.amount(remainder.sums.amount),
-            })
-            .collect(),
-        grouping: found.applied.as_ref().map(|applied| {
-            let excluded = report.amount(applied.excluded.amount());
-            shared.patterns.document(&applied.own_directories, excluded)
-        }),
+        measured: json::Costs {
+            columns: columns.collect(),
+            without_stack: report.without_stack,
+            total: values(&report.total()),
+            remainders: remainders.collect(),
+        },
+        grouping: request
+            .shared
+            .patterns
+            .document(found.applied.as_ref(), |excluded| report.amount(excluded.amount())),
         rows: rows.collect(),
     }
 }
 
-fn csv(out: &mut impl Write, by: &str, analyzed: &[Analyzed]) -> Result<()> {
-    let Some(first) = analyzed.first() else { return Ok(()) };
-    let columns = first.report.metric.columns;
+fn csv(
+    out: &mut impl Write,
+    request: Request<'_>,
+    columns: &'static [costs::Column],
+    captures: &[Analyzed],
+) -> Result<()> {
     let named = |prefix: &'static str| columns.iter().map(move |column| format!("{prefix}{}", column.name));
-    let titles: Vec<String> = match first.has_totals {
+    let titles: Vec<String> = match request.has_totals() {
         true => named("self_").chain(named("total_")).collect(),
         false => named("").collect(),
     };
-    super::csv_header(out, by, titles.iter().map(String::as_str), analyzed.len())?;
-    for (index, found) in analyzed.iter().enumerate() {
-        for row in &found.rows {
-            let values = |figures: Figures| {
-                columns.iter().map(move |column| found.report.value(&figures, column).to_string())
-            };
-            let totals = found.has_totals.then(|| values(row.total)).into_iter().flatten();
-            super::csv_row(out, row, values(row.own).chain(totals), (index, analyzed.len()))?;
-        }
-    }
-    Ok(())
+    super::csv(out, request, &titles, captures, |report, row| {
+        let totals = request.has_totals().then_some(row.total);
+        let values = |figures| columns.iter().map(move |column| report.value(&figures, column).to_string());
+        [row.own].into_iter().chain(totals).flat_map(values).collect::<Vec<_>>()
+    })
 }
 
 /// A value of a table. Durations are milliseconds with microseconds.
@@ -350,9 +315,8 @@ pub fn suffix(unit: Unit) -> &'static str {
 
 fn table(
     out: &mut impl Write,
-    by: &str,
+    request: Request<'_>,
     measurement: &Measurement,
-    shared: &Shared,
     found: &Analyzed,
 ) -> Result<()> {
     let report = &found.report;
@@ -364,8 +328,9 @@ fn table(
     line(
         out,
         format_args!(
-            "{} by {by}, in {} s of trace; percentages are of {}, the sum of the column {}",
+            "{} by {}, in {} s of trace; percentages are of {}, the sum of the column {}",
             measurement.title,
+            request.by,
             seconds(stackhound::analysis::nanos(&report.clock, to.ticks_since(from))),
             text(whole, main.unit),
             title(main.name),
@@ -385,46 +350,25 @@ fn table(
             format_args!("  remainder: {} {}{amount}", grouped(remainder.sums.count), remainder.reason),
         )?;
     }
-    if report.without_stack > 0 {
-        line(
-            out,
-            format_args!("  {}", counted(report.without_stack, "event has no stack", "events have no stack")),
-        )?;
-    }
-    if let Some(Applied { excluded, own_directories }) = &found.applied {
-        let excluded = text(report.amount(excluded.amount()), main.unit);
-        shared.patterns.write(out, own_directories, &excluded)?;
-    }
+    table::notes(out, [(report.without_stack, "event has no stack", "events have no stack")])?;
+    let amount = |excluded: Figures| text(report.amount(excluded.amount()), main.unit);
+    request.shared.patterns.write(out, found.applied.as_ref(), amount)?;
     writeln!(out)?;
-    let is_filtered = shared.is_filtered() || shared.patterns.selects();
-    let mut titles = vec![Column::right(if is_filtered { SHOWN } else { "%" })];
-    if found.has_totals {
-        titles.push(Column::right(format!("SELF {}{}", title(main.name), suffix(main.unit))));
+    let mut table = Table::<Row<Figures>>::new();
+    table.right(if request.shared.selects() { SHOWN } else { "%" }, |row| {
+        percent(report.value(&row.total, main), whole)
+    });
+    let value = |figures: &Figures, column| shown(report.value(figures, column), column.unit);
+    let header = |column: &costs::Column| format!("{}{}", title(column.name), suffix(column.unit));
+    if request.has_totals() {
+        table.right(format!("SELF {}", header(main)), move |row| value(&row.own, main));
     }
-    titles.extend(
-        columns.iter().map(|column| Column::right(format!("{}{}", title(column.name), suffix(column.unit)))),
-    );
-    titles.push(Column::left(title(by)));
-    let mut table = Table::new(titles);
-    for row in &found.rows {
-        let mut cells = vec![percent(report.value(&row.total, main), whole)];
-        if found.has_totals {
-            cells.push(shown(report.value(&row.own, main), main.unit));
-        }
-        cells.extend(columns.iter().map(|column| shown(report.value(&row.total, column), column.unit)));
-        cells.push(row.names.join(" < "));
-        table.row(cells);
+    for column in columns {
+        table.right(header(column), move |row| value(&row.total, column));
     }
-    table.write(out)?;
+    table.left(request.title(), |row| row.names.join(" < "));
+    table.write(out, &found.rows)?;
     Ok(())
-}
-
-fn spaced(name: &str) -> String {
-    name.replace('_', " ")
-}
-
-fn title(name: &str) -> String {
-    spaced(name).to_uppercase()
 }
 
 #[cfg(test)]

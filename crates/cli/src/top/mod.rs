@@ -8,18 +8,19 @@ mod cut;
 pub mod table;
 mod wait;
 
-use std::io::{self, Write};
+use std::io::Write;
 
 use anyhow::{Result, bail};
+use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{ArgMatches, Args, Command, FromArgMatches, Subcommand, ValueEnum};
 use serde::Serialize;
-use stackhound::analysis::rows::{By, Row};
+use stackhound::analysis::rows::{Applied, By, Row};
 use stackhound::analysis::{self, Window};
-use stackhound::profile::{Full, Grouping, Profile};
+use stackhound::profile::{self, Full, Grouping, Profile, Sums};
 use stackhound::trace::{Capture, OpenTrace, TraceTime};
 use stackhound::{Clock, EventView, Naming, RawTime, TraceState};
 use stackhound_export::escape::{cell, line, row};
-use stackhound_export::json::info::Capture as CaptureInfo;
+use stackhound_export::json::info::{OfCapture, OfCaptures};
 use stackhound_export::json::top as json;
 use stackhound_export::json::value::Time;
 
@@ -144,18 +145,6 @@ enum Dimension {
 }
 
 impl Dimension {
-    fn name(self) -> &'static str {
-        match self {
-            Dimension::Process => "process",
-            Dimension::Thread => "thread",
-            Dimension::Module => "module",
-            Dimension::Function => "function",
-            Dimension::Line => "line",
-            Dimension::Stack => "stack",
-            Dimension::Service => "service",
-        }
-    }
-
     /// The rows of an analysis.
     fn rows(self, shared: &Shared) -> By {
         match self {
@@ -168,24 +157,58 @@ impl Dimension {
             Dimension::Service => By::Service,
         }
     }
+}
+
+/// The options of a measurement, and what its rows are about.
+#[derive(Clone, Copy)]
+struct Request<'a> {
+    shared: &'a Shared,
+    /// The value of `--by`.
+    by: &'a str,
+    /// `None` for a dimension of the measurement's own.
+    dimension: Option<Dimension>,
+}
+
+impl<'a> Request<'a> {
+    /// Rows by this dimension, for a measurement with dimensions of its own.
+    fn new(shared: &'a Shared, by: &'a str, own: &[&str]) -> Request<'a> {
+        Request { shared, by, dimension: dimension(by, own) }
+    }
 
     /// The title of the column.
-    fn title(self) -> &'static str {
-        match self {
-            Dimension::Process => "PROCESS",
-            Dimension::Thread => "THREAD",
-            Dimension::Module => "MODULE",
-            Dimension::Function => "FUNCTION",
-            Dimension::Line => "LINE",
-            Dimension::Stack => "STACK",
-            Dimension::Service => "SERVICE",
-        }
+    fn title(self) -> String {
+        title(self.by)
     }
 
     /// Whether rows overlap, so that each has a total in addition to its own time.
     fn has_totals(self) -> bool {
-        matches!(self, Dimension::Module | Dimension::Function | Dimension::Line)
+        matches!(self.dimension, Some(Dimension::Module | Dimension::Function | Dimension::Line))
     }
+
+    /// A row as JSON.
+    fn row<T, V>(self, row: &Row<T>, values: V) -> json::Row<'_, V> {
+        row_document(row, self.dimension == Some(Dimension::Stack), values)
+    }
+}
+
+/// The dimension with this name, if all measurements have it, and this one has none of its own.
+fn dimension(name: &str, own: &[&str]) -> Option<Dimension> {
+    Dimension::from_str(name, false).ok().filter(|_| !own.contains(&name))
+}
+
+/// The values of `--by`: the dimensions of all measurements, and those of one with their help.
+fn subjects(own: &[(&'static str, &'static str)]) -> PossibleValuesParser {
+    let shared = Dimension::value_variants().iter().filter_map(Dimension::to_possible_value);
+    let own = own.iter().map(|(name, help)| PossibleValue::new(*name).help(*help));
+    PossibleValuesParser::new(shared.chain(own))
+}
+
+fn spaced(name: &str) -> String {
+    name.replace(['_', '-'], " ")
+}
+
+fn title(name: &str) -> String {
+    spaced(name).to_uppercase()
 }
 
 impl Shared {
@@ -198,13 +221,18 @@ impl Shared {
         !filter::texts(&self.filters).is_empty()
     }
 
+    /// Whether rows are about a part of what was observed.
+    fn selects(&self) -> bool {
+        self.is_filtered() || self.patterns.selects()
+    }
+
     /// How frames without the name of a function are named.
     fn unnamed(&self) -> Grouping {
         if self.offsets { Grouping::Offset } else { Grouping::Function }
     }
 
     /// The rows that are shown.
-    fn first<T>(&self, mut rows: Vec<Row<T>>) -> Vec<Row<T>> {
+    fn first<R>(&self, mut rows: Vec<R>) -> Vec<R> {
         if !self.all {
             rows.truncate(self.top);
         }
@@ -221,6 +249,13 @@ pub fn run(verb: &Verb, common: &Common) -> Result<Outcome> {
     }
 }
 
+/// What was found in a capture.
+struct Found<R, T = Sums> {
+    report: R,
+    rows: Vec<Row<T>>,
+    applied: Option<Applied<T>>,
+}
+
 /// The captures of the input, and what was found in each.
 struct Read<R> {
     captures: Vec<Capture>,
@@ -231,15 +266,17 @@ struct Read<R> {
     damaged: bool,
 }
 
-/// Reads all captures, each with an analysis of its own. `needs` is for [`Cut::of`].
+/// Reads all captures, each with an analysis of its own. `needs` is for [`Cut::of`]; `finish` gets the
+/// patterns of frames.
 fn read<A, R>(
     shared: &Shared,
     needs: fn(u16) -> bool,
     common: &Common,
     start: impl Fn(&OpenTrace, Window) -> A,
     observe: impl Fn(&mut A, &EventView<'_>, &EventFilter) -> Result<(), Full>,
-    finish: impl Fn(A, &TraceState, Option<&mut Naming>) -> R,
+    finish: impl Fn(A, &TraceState, Option<&mut Naming>, Option<&profile::Patterns>) -> R,
 ) -> Result<Read<R>> {
+    let patterns = shared.patterns.compile()?;
     shared.format()?;
     let captures = inputs::captures(&shared.inputs.files, shared.inputs.grouping, common)?;
     EventFilter::parse(&shared.filters)?;
@@ -263,7 +300,7 @@ fn read<A, R>(
             return Err(full.into());
         }
         let (known, _, naming) = pipeline.parts();
-        found.push(finish(analysis, known, naming));
+        found.push(finish(analysis, known, naming, patterns.as_ref()));
         naming::finish(progress, &outcome, &pipeline, Some(&filter), common);
         damaged |= !outcome.trace.damage.is_empty();
     }
@@ -271,15 +308,13 @@ fn read<A, R>(
 }
 
 impl<R> Read<R> {
-    /// Writes the results in the selected format. In JSON, one capture is a document, and several are
-    /// in the document that `together` makes of them.
-    fn write<'a, D: Serialize, A: Serialize>(
+    /// Writes the results in the selected format.
+    fn write<'a, D: Serialize>(
         &'a self,
         shared: &Shared,
         table: impl Fn(&mut Sink, &R) -> Result<()>,
         csv: impl FnOnce(&mut Sink, &[R]) -> Result<()>,
         document: impl Fn(&'a R, Vec<json::Cut>) -> D,
-        together: impl FnOnce(Vec<(CaptureInfo<'a>, D)>) -> A,
     ) -> Result<Outcome> {
         let format = shared.format()?;
         let mut sink = shared.output.tables(format)?;
@@ -291,10 +326,12 @@ impl<R> Read<R> {
             }
             (Format::Json, [one]) => sink.json(&document(one, self.cuts[0].document()))?,
             (Format::Json, several) => {
-                let documents =
-                    several.iter().zip(&self.cuts).map(|(found, cut)| document(found, cut.document()));
-                let each = self.captures.iter().map(capture_info).zip(documents);
-                sink.json(&together(each.collect()))?;
+                let captures = self.captures.iter().zip(several.iter().zip(&self.cuts));
+                let captures = captures.map(|(capture, (found, cut))| OfCapture {
+                    capture: capture_info(capture),
+                    document: document(found, cut.document()),
+                });
+                sink.json(&OfCaptures { captures: captures.collect() })?;
             }
         }
         sink.finish()?;
@@ -320,8 +357,8 @@ impl<R> Read<R> {
 }
 
 /// Checks that a trace states what rows by service are about.
-fn check_services<'p>(mut profiles: impl Iterator<Item = &'p Profile>) -> Result<()> {
-    if profiles.any(Profile::lists_services) {
+fn check_services<'p>(request: Request<'_>, mut profiles: impl Iterator<Item = &'p Profile>) -> Result<()> {
+    if request.dimension != Some(Dimension::Service) || profiles.any(Profile::lists_services) {
         return Ok(());
     }
     bail!(
@@ -330,28 +367,38 @@ fn check_services<'p>(mut profiles: impl Iterator<Item = &'p Profile>) -> Result
     )
 }
 
-/// Writes the names of the columns: what rows are about, their ids, and `columns`. Several captures
-/// are numbered.
-fn csv_header<'a>(
+/// Writes the rows of all captures: what they are about, their ids, and `cells` in `columns`. Several
+/// captures are numbered.
+fn csv<R, T, C: IntoIterator<Item = String>>(
     out: &mut impl Write,
-    by: &'a str,
-    columns: impl IntoIterator<Item = &'a str>,
-    captures: usize,
-) -> io::Result<()> {
-    let number = (captures > 1).then_some("capture");
-    row(out, number.into_iter().chain([by, "pid", "tid"]).chain(columns))
+    request: Request<'_>,
+    columns: &[impl AsRef<str>],
+    captures: &[Found<R, T>],
+    cells: impl Fn(&R, &Row<T>) -> C,
+) -> Result<()> {
+    let number = (captures.len() > 1).then_some("capture");
+    let columns = columns.iter().map(AsRef::as_ref);
+    row(out, number.into_iter().chain([request.by, "pid", "tid"]).chain(columns))?;
+    for (index, found) in captures.iter().enumerate() {
+        for of in &found.rows {
+            let number = number.map(|_| (index + 1).to_string());
+            let ids = [of.pid, of.tid].map(|id| optional(id.map(u64::from)));
+            let cells = ids.into_iter().chain(cells(&found.report, of));
+            row(out, number.into_iter().chain([cell(&of.names.join("<"))]).chain(cells))?;
+        }
+    }
+    Ok(())
 }
 
-/// Writes a row; `cells` are those after its ids.
-fn csv_row<T>(
-    out: &mut impl Write,
-    of: &Row<T>,
-    cells: impl IntoIterator<Item = String>,
-    (index, captures): (usize, usize),
-) -> io::Result<()> {
-    let number = (captures > 1).then(|| (index + 1).to_string());
-    let ids = [of.pid, of.tid].map(|id| optional(id.map(u64::from)));
-    row(out, number.into_iter().chain([cell(&of.names.join("<"))]).chain(ids).chain(cells))
+/// A row as JSON.
+pub fn row_document<T, V>(of: &Row<T>, is_stack: bool, values: V) -> json::Row<'_, V> {
+    json::Row {
+        name: (!is_stack).then(|| &*of.names[0]),
+        stack: is_stack.then_some(&*of.names),
+        pid: of.pid,
+        tid: of.tid,
+        values,
+    }
 }
 
 /// A part of a trace as JSON.

@@ -1,6 +1,7 @@
 //! Tables with aligned columns.
 
 use std::io::{self, Write};
+use std::iter;
 
 use anstyle::Style;
 use stackhound_export::escape::{Plain, line};
@@ -8,56 +9,49 @@ use stackhound_export::escape::{Plain, line};
 use crate::output::{counted, cut, cut_middle, row_width};
 use crate::palette;
 
-/// A column.
-#[derive(Clone, Debug)]
-pub struct Column {
+/// A column: its title, and its cell of a row.
+struct Column<'c, R> {
     title: String,
     is_right: bool,
+    cell: Box<dyn Fn(&R) -> String + 'c>,
 }
 
-impl Column {
-    /// A column of numbers.
-    pub fn right(title: impl Into<String>) -> Column {
-        Column { title: title.into(), is_right: true }
-    }
-
-    /// A column of texts.
-    pub fn left(title: impl Into<String>) -> Column {
-        Column { title: title.into(), is_right: false }
-    }
+/// The columns of rows, which are written when the widths of all columns are known. The last column is
+/// never padded.
+pub struct Table<'c, R> {
+    columns: Vec<Column<'c, R>>,
 }
 
-/// Rows, which are written when the widths of all columns are known. The last column is never
-/// padded.
-#[derive(Debug)]
-pub struct Table {
-    columns: Vec<Column>,
-    rows: Vec<Vec<String>>,
-}
-
-impl Table {
-    pub fn new(columns: Vec<Column>) -> Table {
-        Table { columns, rows: Vec::new() }
+impl<'c, R> Table<'c, R> {
+    pub fn new() -> Table<'c, R> {
+        Table { columns: Vec::new() }
     }
 
-    pub fn row(&mut self, cells: Vec<String>) {
-        self.rows.push(cells);
+    /// Adds a column of numbers.
+    pub fn right(&mut self, title: impl Into<String>, cell: impl Fn(&R) -> String + 'c) {
+        self.columns.push(Column { title: title.into(), is_right: true, cell: Box::new(cell) });
     }
 
-    pub fn is_empty(&self) -> bool {
-        self.rows.is_empty()
+    /// Adds a column of texts.
+    pub fn left(&mut self, title: impl Into<String>, cell: impl Fn(&R) -> String + 'c) {
+        self.columns.push(Column { title: title.into(), is_right: false, cell: Box::new(cell) });
     }
 
-    pub fn write(&self, out: &mut impl Write) -> io::Result<()> {
-        let titles: Vec<String> = self.columns.iter().map(|column| column.title.clone()).collect();
-        let mut widths: Vec<usize> = titles.iter().map(|title| title.chars().count()).collect();
-        for cells in &self.rows {
+    pub fn write<'r>(&self, out: &mut impl Write, rows: impl IntoIterator<Item = &'r R>) -> io::Result<()>
+    where
+        R: 'r,
+    {
+        let titles = self.columns.iter().map(|column| column.title.clone()).collect();
+        let cells = |row| self.columns.iter().map(|column| (column.cell)(row)).collect();
+        let rows: Vec<Vec<String>> = iter::once(titles).chain(rows.into_iter().map(cells)).collect();
+        let mut widths = vec![0; self.columns.len()];
+        for cells in &rows {
             for (width, text) in widths.iter_mut().zip(cells) {
                 *width = (*width).max(text.chars().count());
             }
         }
         let hidden = self.fit(&mut widths, row_width());
-        for (number, cells) in std::iter::once(&titles).chain(&self.rows).enumerate() {
+        for (number, cells) in rows.iter().enumerate() {
             let is_heading = number == 0;
             let mut text = String::from(" ");
             for (index, (column, cell)) in self.columns.iter().zip(cells).enumerate() {
@@ -161,17 +155,14 @@ pub fn percent(part: u64, whole: u64) -> String {
 mod tests {
     use super::*;
 
-    fn table() -> Table {
-        let mut table = Table::new(vec![
-            Column::right("%"),
-            Column::right("COUNT"),
-            Column::right("BYTES"),
-            Column::left("USER"),
-            Column::left("FILE"),
-        ]);
-        let path = r"C:\Windows\System32\drivers\etc\hosts";
-        table.row(["99.9 %", "1,000", "1,234,567", "ada", path].map(str::to_owned).to_vec());
-        table.row(["0.1 %", "1", "2", "a name of 24 characters..", "x"].map(str::to_owned).to_vec());
+    fn table() -> Table<'static, ()> {
+        let mut table = Table::new();
+        for title in ["%", "COUNT", "BYTES"] {
+            table.right(title, |()| String::new());
+        }
+        for title in ["USER", "FILE"] {
+            table.left(title, |()| String::new());
+        }
         table
     }
 

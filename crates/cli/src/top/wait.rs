@@ -3,17 +3,15 @@
 use std::io::Write;
 
 use anyhow::{Result, bail};
-use clap::builder::PossibleValue;
-use clap::{Args, ValueEnum};
-use stackhound::analysis::rows::{Applied, Row};
+use clap::Args;
+use stackhound::analysis::rows::Row;
 use stackhound::analysis::wait::{Measure, WaitBy, WaitReport, Waits};
-use stackhound::profile;
 use stackhound::schema::kernel::hook_id;
 use stackhound_export::escape::line;
-use stackhound_export::json::top::{self as json, CaptureTopWait, TopWait, TopWaitOfCaptures, WaitRow};
+use stackhound_export::json::top::{self as json, Top, TopWait, WaitRow};
 
-use super::table::{self, Column, SHOWN, Table, percent, seconds};
-use super::{Dimension, Shared, window};
+use super::table::{self, SHOWN, Table, percent, seconds};
+use super::{Found, Request, Shared, window};
 use crate::options::Common;
 use crate::outcome::Outcome;
 use crate::output::{counted, grouped};
@@ -24,79 +22,15 @@ pub struct Arguments {
     pub shared: Shared,
     /// Show one row for each process, thread, module, function, stack or service that did not run, for
     /// each reason, or for each thread that ended a wait
-    #[arg(long, value_enum, default_value = "process")]
-    by: WaitDimension,
+    #[arg(long, default_value = "process", value_parser = super::subjects(&OWN))]
+    by: String,
 }
 
-/// What rows are about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum WaitDimension {
-    Waiting(Dimension),
-    Reason,
-    ReadyingThread,
-}
-
-impl ValueEnum for WaitDimension {
-    fn value_variants<'a>() -> &'a [WaitDimension] {
-        const ALL: &[WaitDimension] = &[
-            WaitDimension::Waiting(Dimension::Process),
-            WaitDimension::Waiting(Dimension::Thread),
-            WaitDimension::Waiting(Dimension::Module),
-            WaitDimension::Waiting(Dimension::Function),
-            WaitDimension::Waiting(Dimension::Line),
-            WaitDimension::Waiting(Dimension::Stack),
-            WaitDimension::Waiting(Dimension::Service),
-            WaitDimension::Reason,
-            WaitDimension::ReadyingThread,
-        ];
-        ALL
-    }
-
-    fn to_possible_value(&self) -> Option<PossibleValue> {
-        match self {
-            WaitDimension::Waiting(dimension) => dimension.to_possible_value(),
-            _ => Some(PossibleValue::new(self.name()).help(match self {
-                WaitDimension::Reason => "Reasons that the kernel states",
-                _ => "Threads that made the waiting threads ready",
-            })),
-        }
-    }
-}
-
-impl WaitDimension {
-    fn name(self) -> &'static str {
-        match self {
-            WaitDimension::Waiting(dimension) => dimension.name(),
-            WaitDimension::Reason => "reason",
-            WaitDimension::ReadyingThread => "readying-thread",
-        }
-    }
-
-    /// The title of the column.
-    fn title(self) -> &'static str {
-        match self {
-            WaitDimension::Waiting(dimension) => dimension.title(),
-            WaitDimension::Reason => "REASON",
-            WaitDimension::ReadyingThread => "READYING THREAD",
-        }
-    }
-
-    fn rows(self, shared: &Shared) -> WaitBy {
-        match self {
-            WaitDimension::Waiting(dimension) => WaitBy::Waiting(dimension.rows(shared)),
-            WaitDimension::Reason => WaitBy::Reason,
-            WaitDimension::ReadyingThread => WaitBy::ReadyingThread,
-        }
-    }
-
-    fn is_stack(self) -> bool {
-        self == WaitDimension::Waiting(Dimension::Stack)
-    }
-
-    fn has_totals(self) -> bool {
-        matches!(self, WaitDimension::Waiting(dimension) if dimension.has_totals())
-    }
-}
+/// The dimensions of waits, with their help.
+const OWN: [(&str, &str); 2] = [
+    ("reason", "Reasons that the kernel states"),
+    ("readying-thread", "Threads that made the waiting threads ready"),
+];
 
 /// One of the two measurements.
 #[derive(Clone, Copy)]
@@ -125,18 +59,19 @@ pub const READY: Metric = Metric {
 };
 
 /// The analyzed capture.
-struct Analyzed {
-    report: WaitReport,
-    rows: Vec<Row>,
-    applied: Option<Applied>,
-}
+type Analyzed = Found<WaitReport>;
 
 pub fn run(arguments: &Arguments, common: &Common, metric: Metric) -> Result<Outcome> {
-    let (shared, by) = (&arguments.shared, arguments.by);
-    let patterns = shared.patterns.compile()?;
-    let has_stacks = matches!(by, WaitDimension::Waiting(_));
-    if !has_stacks && patterns.as_ref().is_some_and(profile::Patterns::selects) {
-        bail!("--exclude and --include select stacks, and the rows of --by {} have none", by.name());
+    let (shared, measure) = (&arguments.shared, metric.measure);
+    let request = Request::new(shared, &arguments.by, &[]);
+    let by = match request.dimension {
+        Some(dimension) => WaitBy::Waiting(dimension.rows(shared)),
+        None if request.by == "reason" => WaitBy::Reason,
+        None => WaitBy::ReadyingThread,
+    };
+    let has_stacks = request.dimension.is_some();
+    if !has_stacks && shared.patterns.compile()?.is_some_and(|patterns| patterns.selects()) {
+        bail!("--exclude and --include select stacks, and the rows of --by {} have none", request.by);
     }
     let read = super::read(
         shared,
@@ -144,26 +79,20 @@ pub fn run(arguments: &Arguments, common: &Common, metric: Metric) -> Result<Out
         common,
         |trace, window| Waits::new(String::new(), trace, window),
         |waits, view, filter| waits.observe(view, || filter.holds_at_any_time(view)),
-        |waits, known, naming| {
+        |waits, known, naming, patterns| {
             let mut report = waits.finish(known, naming);
-            let applied =
-                patterns.as_ref().map(|patterns| report.regroup(metric.measure, patterns, shared.unnamed()));
-            let rows = shared.first(report.rows(metric.measure, by.rows(shared)));
+            let applied = patterns.map(|patterns| report.regroup(measure, patterns, shared.unnamed()));
+            let rows = shared.first(report.rows(measure, by));
             Analyzed { report, rows, applied }
         },
     )?;
     require_switches(read.found.iter().map(|found| (found.report.stats.switches, found.report.compact)))?;
-    if by == WaitDimension::Waiting(Dimension::Service) {
-        super::check_services(read.found.iter().map(|found| &found.report.profile))?;
-    }
+    super::check_services(request, read.found.iter().map(|found| &found.report.profile))?;
     read.write(
         shared,
-        |out, found| table(out, by, metric, shared, found),
-        |out, found| csv(out, by, found),
-        |found, cut| document(by, metric, shared, found, cut),
-        |each| TopWaitOfCaptures {
-            captures: each.into_iter().map(|(capture, top)| CaptureTopWait { capture, top }).collect(),
-        },
+        |out, found| table(out, request, metric, found),
+        |out, found| csv(out, request, found),
+        |found, cut| document(request, metric, found, cut),
     )
 }
 
@@ -197,75 +126,57 @@ pub fn require_switches(captures: impl IntoIterator<Item = (u64, u64)>) -> Resul
 }
 
 fn document<'a>(
-    by: WaitDimension,
+    request: Request<'a>,
     metric: Metric,
-    shared: &'a Shared,
     found: &'a Analyzed,
     cut: Vec<json::Cut>,
 ) -> TopWait<'a> {
     let report = &found.report;
     let nanos = |ticks| report.nanos(ticks);
-    let (total, unknown) = (report.total(metric.measure), report.unknown());
-    let is_stack = by.is_stack();
-    let rows = found.rows.iter().map(|row| WaitRow {
-        name: (!is_stack).then(|| &*row.names[0]),
-        stack: is_stack.then_some(&*row.names),
-        pid: row.pid,
-        tid: row.tid,
-        own: nanos(row.own.amount),
-        total: nanos(row.total.amount),
-        count: row.own.count,
-        total_count: row.total.count,
-        max: nanos(row.total.max),
+    let (total, open) = (report.total(metric.measure), report.open(metric.measure));
+    let rows = found.rows.iter().map(|row| {
+        let values = WaitRow {
+            own: nanos(row.own.amount),
+            total: nanos(row.total.amount),
+            count: row.own.count,
+            total_count: row.total.count,
+            max: nanos(row.total.max),
+        };
+        request.row(row, values)
     });
-    TopWait {
+    Top {
         metric: metric.name,
         cut,
-        by: by.name(),
+        by: request.by,
         window: window(&report.clock, report.window),
-        count: total.count,
-        total: nanos(total.amount),
-        unknown: nanos(unknown.amount),
-        still_open: nanos(report.open(metric.measure).amount),
-        still_open_count: report.open(metric.measure).count,
-        without_stack: report.without_stack(metric.measure),
-        not_readied: report.not_readied(),
-        switches: report.stats.switches,
-        contradictions: report.stats.contradictions,
-        compact_records: report.compact,
-        grouping: found.applied.as_ref().map(|applied| {
-            shared.patterns.document(&applied.own_directories, nanos(applied.excluded.amount))
-        }),
+        measured: json::Wait {
+            count: total.count,
+            total: nanos(total.amount),
+            unknown: nanos(report.unknown().amount),
+            still_open: nanos(open.amount),
+            still_open_count: open.count,
+            without_stack: report.without_stack(metric.measure),
+            not_readied: report.not_readied(),
+            switches: report.stats.switches,
+            contradictions: report.stats.contradictions,
+            compact_records: report.compact,
+        },
+        grouping: request.shared.patterns.document(found.applied.as_ref(), |excluded| nanos(excluded.amount)),
         rows: rows.collect(),
     }
 }
 
-fn csv(out: &mut impl Write, by: WaitDimension, analyzed: &[Analyzed]) -> Result<()> {
+fn csv(out: &mut impl Write, request: Request<'_>, captures: &[Analyzed]) -> Result<()> {
     let columns = ["self", "total", "count", "total_count", "max"];
-    super::csv_header(out, by.name(), columns, analyzed.len())?;
-    for (index, found) in analyzed.iter().enumerate() {
-        let nanos = |ticks| found.report.nanos(ticks).to_string();
-        for row in &found.rows {
-            let cells = [
-                nanos(row.own.amount),
-                nanos(row.total.amount),
-                row.own.count.to_string(),
-                row.total.count.to_string(),
-                nanos(row.total.max),
-            ];
-            super::csv_row(out, row, cells, (index, analyzed.len()))?;
-        }
-    }
-    Ok(())
+    super::csv(out, request, &columns, captures, |report, row| {
+        let Row { own, total, .. } = row;
+        let [own_time, total_time, max] =
+            [own.amount, total.amount, total.max].map(|ticks| report.nanos(ticks));
+        [own_time, total_time, own.count, total.count, max].map(|value| value.to_string())
+    })
 }
 
-fn table(
-    out: &mut impl Write,
-    by: WaitDimension,
-    metric: Metric,
-    shared: &Shared,
-    found: &Analyzed,
-) -> Result<()> {
+fn table(out: &mut impl Write, request: Request<'_>, metric: Metric, found: &Analyzed) -> Result<()> {
     let report = &found.report;
     let clock = |ticks| seconds(report.nanos(ticks));
     let (total, unknown) = (report.total(metric.measure), report.unknown());
@@ -274,7 +185,7 @@ fn table(
         format_args!(
             "{} by {}, in {} s of trace; times of threads add up",
             metric.title,
-            by.name(),
+            request.by,
             clock(report.window.1.ticks_since(report.window.0))
         ),
     )?;
@@ -303,32 +214,24 @@ fn table(
             compact(report.compact),
         ],
     )?;
-    if let Some(Applied { excluded, own_directories }) = &found.applied {
+    request.shared.patterns.write(out, found.applied.as_ref(), |excluded| {
         let times = counted(excluded.count, metric.counted.0, metric.counted.1);
-        let excluded = format!("{} s ({times})", clock(excluded.amount));
-        shared.patterns.write(out, own_directories, &excluded)?;
-    }
+        format!("{} s ({times})", clock(excluded.amount))
+    })?;
     writeln!(out)?;
-    let mut columns = Vec::new();
-    if by.has_totals() {
-        columns.extend(["SELF s", "TOTAL s"].map(Column::right));
+    let mut table = Table::<Row>::new();
+    if request.has_totals() {
+        table.right("SELF s", |row| clock(row.own.amount));
+        table.right("TOTAL s", |row| clock(row.total.amount));
     } else {
-        columns.push(Column::right(metric.column));
+        table.right(metric.column, |row| clock(row.own.amount));
     }
-    let is_filtered = shared.is_filtered() || shared.patterns.selects();
-    columns.extend(is_filtered.then(|| Column::right(SHOWN)));
-    columns.extend(["COUNT", "MAX s"].map(Column::right));
-    columns.push(Column::left(by.title()));
-    let mut table = Table::new(columns);
-    for row in &found.rows {
-        let mut cells = vec![clock(row.own.amount)];
-        if by.has_totals() {
-            cells.push(clock(row.total.amount));
-        }
-        cells.extend(is_filtered.then(|| percent(row.total.amount, total.amount)));
-        cells.extend([grouped(row.total.count), clock(row.total.max), row.names.join(" < ")]);
-        table.row(cells);
+    if request.shared.selects() {
+        table.right(SHOWN, |row| percent(row.total.amount, total.amount));
     }
-    table.write(out)?;
+    table.right("COUNT", |row| grouped(row.total.count));
+    table.right("MAX s", |row| clock(row.total.max));
+    table.left(request.title(), |row| row.names.join(" < "));
+    table.write(out, &found.rows)?;
     Ok(())
 }

@@ -4,7 +4,6 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::info::Capture;
 use super::top::{Cut, Grouping, Window};
 
 /// `callers --format json` and `callees --format json`: the callers or the callees of a function in one
@@ -54,24 +53,4 @@ pub struct ButterflyRow<'a> {
     pub amount: u64,
     /// The number of observations. Null if the measurement adds them up.
     pub count: Option<u64>,
-}
-
-/// The same for an input of several captures.
-#[derive(Clone, Debug, Serialize)]
-#[cfg_attr(test, derive(JsonSchema))]
-pub struct ButterflyOfCaptures<'a> {
-    /// The captures.
-    pub captures: Vec<CaptureButterfly<'a>>,
-}
-
-/// The callers or the callees in one of several captures.
-#[derive(Clone, Debug, Serialize)]
-#[cfg_attr(test, derive(JsonSchema))]
-pub struct CaptureButterfly<'a> {
-    /// The capture.
-    #[serde(flatten)]
-    pub capture: Capture<'a>,
-    /// The callers or the callees.
-    #[serde(flatten)]
-    pub butterfly: Butterfly<'a>,
 }

@@ -220,3 +220,25 @@ pub struct Capture<'a> {
     /// The files.
     pub files: Vec<&'a str>,
 }
+
+/// The documents of the captures of an input, if there are several.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
+#[cfg_attr(test, schemars(rename = "{D}OfCaptures"))]
+pub struct OfCaptures<'a, D> {
+    /// The captures.
+    pub captures: Vec<OfCapture<'a, D>>,
+}
+
+/// The document of one of several captures.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
+#[cfg_attr(test, schemars(rename = "Capture{D}"))]
+pub struct OfCapture<'a, D> {
+    /// The capture.
+    #[serde(flatten)]
+    pub capture: Capture<'a>,
+    /// The document.
+    #[serde(flatten)]
+    pub document: D,
+}

@@ -16,7 +16,7 @@ fn schemas() -> Vec<(&'static str, Schema)> {
         ("alert", schema::<finding::Alert<'_>>("alert")),
         ("backtrace", schema::<tree::Backtrace<'_>>("backtrace")),
         ("butterfly", schema::<butterfly::Butterfly<'_>>("butterfly")),
-        ("butterfly-of-captures", schema::<butterfly::ButterflyOfCaptures<'_>>("butterfly-of-captures")),
+        ("butterfly-of-captures", of_captures::<butterfly::Butterfly<'_>>("butterfly-of-captures")),
         ("call", schema::<tree::CallLine<'_>>("call")),
         ("call-stacks", schema::<stacks::CallStacks<'_>>("call-stacks")),
         ("calls", schema::<tree::Calls<'_>>("calls")),
@@ -42,22 +42,17 @@ fn schemas() -> Vec<(&'static str, Schema)> {
         ("stack-change", schema::<tree::StackChange<'_>>("stack-change")),
         ("stack-changes", schema::<tree::StackChanges<'_>>("stack-changes")),
         ("stacks", schema::<stacks::Stacks<EventStacks<'_>>>("stacks")),
-        (
-            "stacks-of-captures",
-            schema::<stacks::StacksOfCaptures<stacks::CaptureStacks<'_, EventStacks<'_>>>>(
-                "stacks-of-captures",
-            ),
-        ),
+        ("stacks-of-captures", of_captures::<stacks::Stacks<EventStacks<'_>>>("stacks-of-captures")),
         ("stubs", schema::<Vec<symbols::Stub>>("stubs")),
         ("summary", schema::<Vec<summary::Summary<'_>>>("summary")),
         ("symbols", schema::<symbols::SymbolReport>("symbols")),
         ("top-chain", schema::<chain::TopChain>("top-chain")),
         ("top-cpu", schema::<top::TopCpu<'_>>("top-cpu")),
-        ("top-cpu-of-captures", schema::<top::TopCpuOfCaptures<'_>>("top-cpu-of-captures")),
+        ("top-cpu-of-captures", of_captures::<top::TopCpu<'_>>("top-cpu-of-captures")),
         ("top-costs", schema::<top::TopCosts<'_>>("top-costs")),
-        ("top-costs-of-captures", schema::<top::TopCostsOfCaptures<'_>>("top-costs-of-captures")),
+        ("top-costs-of-captures", of_captures::<top::TopCosts<'_>>("top-costs-of-captures")),
         ("top-wait", schema::<top::TopWait<'_>>("top-wait")),
-        ("top-wait-of-captures", schema::<top::TopWaitOfCaptures<'_>>("top-wait-of-captures")),
+        ("top-wait-of-captures", of_captures::<top::TopWait<'_>>("top-wait-of-captures")),
         ("thread", schema::<threads::ThreadRow<'_>>("thread")),
         ("threads", schema::<threads::Threads<'_>>("threads")),
         ("tree", schema::<tree::TreeDocument<'_>>("tree")),
@@ -72,6 +67,11 @@ fn schema<T: JsonSchema>(name: &str) -> Schema {
     let mut schema = generator.into_root_schema_for::<T>();
     schema.insert("$id".to_owned(), format!("urn:stackhound:schema:{VERSION}:{name}").into());
     schema
+}
+
+/// The schema of the documents of several captures.
+fn of_captures<D: JsonSchema>(name: &str) -> Schema {
+    schema::<info::OfCaptures<'_, D>>(name)
 }
 
 fn folder() -> PathBuf {

@@ -5,7 +5,6 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::frame::Frame;
-use super::info::Capture;
 use super::process::Process;
 use super::stack::Stack;
 
@@ -18,27 +17,6 @@ use super::stack::Stack;
 pub struct Stacks<K> {
     /// Kinds of events with stacks, the most frequent first.
     pub kinds: Vec<K>,
-}
-
-/// The same for an input of several captures.
-#[derive(Clone, Debug, Serialize)]
-#[cfg_attr(test, derive(JsonSchema))]
-#[cfg_attr(test, schemars(rename = "StacksOfCaptures"))]
-pub struct StacksOfCaptures<C> {
-    captures: Vec<C>,
-}
-
-/// The stacks of one of several captures.
-#[derive(Clone, Debug, Serialize)]
-#[cfg_attr(test, derive(JsonSchema))]
-#[cfg_attr(test, schemars(rename = "CaptureStacks"))]
-pub struct CaptureStacks<'a, K> {
-    /// The capture.
-    #[serde(flatten)]
-    pub capture: Capture<'a>,
-    /// The stacks.
-    #[serde(flatten)]
-    pub stacks: Stacks<K>,
 }
 
 /// The stacks of one kind of event.

@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::info::Capture;
-use super::top::CpuRow;
+use super::top::{CpuRow, Row};
 
 /// `summary --format json`: an array with one object for each capture. Durations are nanoseconds.
 #[derive(Clone, Debug, Serialize)]
@@ -87,9 +87,9 @@ pub struct Cpu<'a> {
     /// Whether `busy` is measured by samples.
     pub by_samples: bool,
     /// The processes that used most time.
-    pub processes: Vec<CpuRow<'a>>,
+    pub processes: Vec<Row<'a, CpuRow>>,
     /// The functions in which most time was spent. Empty without samples.
-    pub functions: Vec<CpuRow<'a>>,
+    pub functions: Vec<Row<'a, CpuRow>>,
 }
 
 /// Transfers of disks.

@@ -6,22 +6,64 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::info::Capture;
 use super::value::Time;
 
-/// `top cpu --format json`: the processor time of one capture. Durations are nanoseconds.
+// `M` has the values of all rows together, and `V` those of one row.
+/// `top --format json`: what one capture spent, by one measurement. Durations are nanoseconds.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(test, derive(JsonSchema))]
-pub struct TopCpu<'a> {
-    /// What is measured: `cpu`.
+#[cfg_attr(test, schemars(rename = "Top{M}"))]
+pub struct Top<'a, M, V> {
+    /// What is measured: the name of the command, such as `cpu`, `wait` or `disk`.
     pub metric: &'static str,
     /// How the trace was cut from a larger one, if it was; the first cut first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub cut: Vec<Cut>,
-    /// What the rows are about: `process`, `thread`, `module`, `function`, `line`, `stack` or `service`.
-    pub by: &'static str,
+    /// What the rows are about: the value of `--by`, such as `process` or `function`.
+    pub by: &'a str,
     /// The analyzed part of the trace.
     pub window: Window,
+    /// What is known about all rows.
+    #[serde(flatten)]
+    pub measured: M,
+    /// How frames were grouped, if they were.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub grouping: Option<Grouping<'a>>,
+    /// The rows, those with the most time first, or with the most in the first column.
+    pub rows: Vec<Row<'a, V>>,
+}
+
+/// A row: what it is about, and its values.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
+#[cfg_attr(test, schemars(rename = "{V}"))]
+pub struct Row<'a, V> {
+    /// The process, module, function, file, reason or other thing. Null for stacks.
+    pub name: Option<&'a str>,
+    /// The names of the frames of a stack, innermost first, and then its process. Null for others.
+    pub stack: Option<&'a [String]>,
+    /// Process id, of a process, thread or stack.
+    pub pid: Option<u32>,
+    /// Thread id, of a thread.
+    pub tid: Option<u32>,
+    /// What was measured.
+    #[serde(flatten)]
+    pub values: V,
+}
+
+/// `top cpu`: the processor time.
+pub type TopCpu<'a> = Top<'a, Cpu, CpuRow>;
+
+/// `top wait` and `top ready`: where threads did not run.
+pub type TopWait<'a> = Top<'a, Wait, WaitRow>;
+
+/// `top disk`, `top memory` and other measurements of resources.
+pub type TopCosts<'a> = Top<'a, Costs, CostRow>;
+
+/// The processor time of all rows.
+#[derive(Clone, Copy, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
+pub struct Cpu {
     /// Number of processors.
     pub processor_count: u32,
     /// The processor time that was available: the time in which sessions with samples or context
@@ -47,11 +89,6 @@ pub struct TopCpu<'a> {
     pub exact: Option<ExactCpu>,
     /// Number of records of compact context switches, which are not read: exact times are too small.
     pub compact_records: u64,
-    /// How frames were grouped, if they were.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub grouping: Option<Grouping<'a>>,
-    /// The rows, those with the most time first.
-    pub rows: Vec<CpuRow<'a>>,
 }
 
 /// How a trace was cut from a larger one.
@@ -142,18 +179,10 @@ pub struct ExactCpu {
     pub contradictions: u64,
 }
 
-/// A row. Times are nanoseconds.
-#[derive(Clone, Debug, Serialize)]
+/// The processor time of a row in nanoseconds.
+#[derive(Clone, Copy, Debug, Serialize)]
 #[cfg_attr(test, derive(JsonSchema))]
-pub struct CpuRow<'a> {
-    /// The process, thread, module, function or service. Null for stacks.
-    pub name: Option<&'a str>,
-    /// The names of the frames of a stack, innermost first, and then its process. Null for others.
-    pub stack: Option<&'a [String]>,
-    /// Process id, of a process, thread or stack.
-    pub pid: Option<u32>,
-    /// Thread id, of a thread.
-    pub tid: Option<u32>,
+pub struct CpuRow {
     /// Time of samples with the innermost frame in the row.
     #[serde(rename = "self")]
     pub own: u64,
@@ -169,41 +198,10 @@ pub struct CpuRow<'a> {
     pub runs: Option<u64>,
 }
 
-/// The same for an input of several captures.
-#[derive(Clone, Debug, Serialize)]
+/// Where threads did not run.
+#[derive(Clone, Copy, Debug, Serialize)]
 #[cfg_attr(test, derive(JsonSchema))]
-pub struct TopCpuOfCaptures<'a> {
-    /// The captures.
-    pub captures: Vec<CaptureTopCpu<'a>>,
-}
-
-/// The processor time of one of several captures.
-#[derive(Clone, Debug, Serialize)]
-#[cfg_attr(test, derive(JsonSchema))]
-pub struct CaptureTopCpu<'a> {
-    /// The capture.
-    #[serde(flatten)]
-    pub capture: Capture<'a>,
-    /// The processor time.
-    #[serde(flatten)]
-    pub top: TopCpu<'a>,
-}
-
-/// `top wait --format json` and `top ready --format json`: where threads of one capture did not run.
-/// Durations are nanoseconds.
-#[derive(Clone, Debug, Serialize)]
-#[cfg_attr(test, derive(JsonSchema))]
-pub struct TopWait<'a> {
-    /// What is measured: `wait` or `ready`.
-    pub metric: &'static str,
-    /// How the trace was cut from a larger one, if it was; the first cut first.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub cut: Vec<Cut>,
-    /// What the rows are about: `process`, `thread`, `module`, `function`, `line`, `stack`, `service`, `reason`
-    /// or `readying-thread`.
-    pub by: &'static str,
-    /// The analyzed part of the trace.
-    pub window: Window,
+pub struct Wait {
     /// Number of waits, or of times in which a thread was ready to run.
     pub count: u64,
     /// Their length. Times of threads add up, so it can exceed the duration of the window.
@@ -226,25 +224,12 @@ pub struct TopWait<'a> {
     pub contradictions: u64,
     /// Number of records of compact context switches, which are not read.
     pub compact_records: u64,
-    /// How frames were grouped, if they were.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub grouping: Option<Grouping<'a>>,
-    /// The rows, those with the most time first.
-    pub rows: Vec<WaitRow<'a>>,
 }
 
-/// A row. Times are nanoseconds.
-#[derive(Clone, Debug, Serialize)]
+/// How long the threads of a row did not run, in nanoseconds.
+#[derive(Clone, Copy, Debug, Serialize)]
 #[cfg_attr(test, derive(JsonSchema))]
-pub struct WaitRow<'a> {
-    /// The process, thread, module, function, service, reason or readying thread. Null for stacks.
-    pub name: Option<&'a str>,
-    /// The names of the frames of a stack, innermost first, and then its process. Null for others.
-    pub stack: Option<&'a [String]>,
-    /// Process id, of a process, thread or stack.
-    pub pid: Option<u32>,
-    /// Thread id, of a thread.
-    pub tid: Option<u32>,
+pub struct WaitRow {
     /// Time with the innermost frame in the row.
     #[serde(rename = "self")]
     pub own: u64,
@@ -258,40 +243,10 @@ pub struct WaitRow<'a> {
     pub max: u64,
 }
 
-/// The same for an input of several captures.
+/// What one capture spent.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(test, derive(JsonSchema))]
-pub struct TopWaitOfCaptures<'a> {
-    /// The captures.
-    pub captures: Vec<CaptureTopWait<'a>>,
-}
-
-/// The waits of one of several captures.
-#[derive(Clone, Debug, Serialize)]
-#[cfg_attr(test, derive(JsonSchema))]
-pub struct CaptureTopWait<'a> {
-    /// The capture.
-    #[serde(flatten)]
-    pub capture: Capture<'a>,
-    /// The waits.
-    #[serde(flatten)]
-    pub top: TopWait<'a>,
-}
-
-/// `top disk`, `top memory` and other measurements of resources with `--format json`: what one
-/// capture spent.
-#[derive(Clone, Debug, Serialize)]
-#[cfg_attr(test, derive(JsonSchema))]
-pub struct TopCosts<'a> {
-    /// What is measured: the name of the command.
-    pub metric: &'static str,
-    /// How the trace was cut from a larger one, if it was; the first cut first.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub cut: Vec<Cut>,
-    /// What the rows are about: the value of `--by`.
-    pub by: &'a str,
-    /// The analyzed part of the trace.
-    pub window: Window,
+pub struct Costs {
     /// The values of rows and of their total, in their usual order. Rows are sorted by the first one.
     pub columns: Vec<CostColumn>,
     /// Number of observed events without a stack.
@@ -300,11 +255,6 @@ pub struct TopCosts<'a> {
     pub total: BTreeMap<&'static str, u64>,
     /// What is in no row, or is incomplete in the rows.
     pub remainders: Vec<CostRemainder>,
-    /// How frames were grouped, if they were.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub grouping: Option<Grouping<'a>>,
-    /// The rows, those with the most in the first column first.
-    pub rows: Vec<CostRow<'a>>,
 }
 
 /// A column of a measurement.
@@ -329,42 +279,14 @@ pub struct CostRemainder {
     pub amount: u64,
 }
 
-/// A row.
+/// What a row spent.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(test, derive(JsonSchema))]
-pub struct CostRow<'a> {
-    /// The process, module, file or other thing. Null for stacks.
-    pub name: Option<&'a str>,
-    /// The names of the frames of a stack, innermost first, and then its process. Null for others.
-    pub stack: Option<&'a [String]>,
-    /// Process id, of a process, thread or stack.
-    pub pid: Option<u32>,
-    /// Thread id, of a thread.
-    pub tid: Option<u32>,
+pub struct CostRow {
     /// The values with the innermost frame in the row, by column.
     #[serde(rename = "self")]
     pub own: BTreeMap<&'static str, u64>,
     /// The values with any frame in the row, by column. Only of modules and functions, they differ
     /// from `self`.
     pub total: BTreeMap<&'static str, u64>,
-}
-
-/// The same for an input of several captures.
-#[derive(Clone, Debug, Serialize)]
-#[cfg_attr(test, derive(JsonSchema))]
-pub struct TopCostsOfCaptures<'a> {
-    /// The captures.
-    pub captures: Vec<CaptureTopCosts<'a>>,
-}
-
-/// What one of several captures spent.
-#[derive(Clone, Debug, Serialize)]
-#[cfg_attr(test, derive(JsonSchema))]
-pub struct CaptureTopCosts<'a> {
-    /// The capture.
-    #[serde(flatten)]
-    pub capture: Capture<'a>,
-    /// What it spent.
-    #[serde(flatten)]
-    pub top: TopCosts<'a>,
 }
