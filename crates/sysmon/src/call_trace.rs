@@ -194,14 +194,8 @@ pub fn frames(text: &str) -> impl Iterator<Item = Result<Frame<'_>, FrameError>>
 
 /// Writes frames as one text. The inverse of [`frames`].
 pub fn text<'a>(frames: impl IntoIterator<Item = Frame<'a>>) -> String {
-    let mut text = String::new();
-    for frame in frames {
-        if !text.is_empty() {
-            text.push('|');
-        }
-        text.push_str(&frame.to_string());
-    }
-    text
+    let texts: Vec<String> = frames.into_iter().map(|frame| frame.to_string()).collect();
+    texts.join("|")
 }
 
 #[cfg(test)]

@@ -98,15 +98,9 @@ impl<'a> StatedImage<'a> {
             text.as_deref().unwrap_or_default()
         }
         let ImageFacts { source, signature, version, is_dotnet } = facts;
-        let is_signature = match (self.state(), signature) {
-            (Some(state), Some(known)) => {
-                let signer = text(&known.signer);
-                (state, self.reason(), self.signature) == (known.state, known.reason, signer)
-            }
-            (None, None) => true,
-            _ => false,
-        };
-        is_signature
+        let stated = self.state().map(|state| (state, self.reason(), self.signature));
+        let known = signature.as_ref().map(|known| (known.state, known.reason, text(&known.signer)));
+        stated == known
             && (*source, *is_dotnet) == (FactSource::Sysmon, None)
             && self.original_file_name == text(&version.original_file_name)
             && self.company == text(&version.company)

@@ -69,11 +69,8 @@ impl LogRules {
     ) -> Result<u64, Error> {
         let mut count = 0;
         let mut one = |json: &[u8], record: u64| {
-            let document: serde_json::Value = match serde_json::from_slice(json) {
-                Ok(document) => document,
-                Err(_) => return CONTINUE,
-            };
-            let Some(event) = WindowsEvent::of(&document) else { return CONTINUE };
+            let document = serde_json::from_slice(json).ok();
+            let Some(event) = document.as_ref().and_then(WindowsEvent::of) else { return CONTINUE };
             count += 1;
             let answers = self.evaluate(&event, record);
             if answers.is_empty() { CONTINUE } else { on(&event, record, answers) }
@@ -138,6 +135,16 @@ impl WindowsEvent {
             (_, FactType::Hex | FactType::Time) => return None,
         })
     }
+
+    /// Names of the header that rules of Sigma use like data.
+    fn header_text(&self, name: &str) -> Option<String> {
+        if name.eq_ignore_ascii_case("EventID") {
+            return self.id.map(|id| id.to_string());
+        }
+        let known = [("Provider_Name", &self.provider), ("Channel", &self.channel), ("Computer", &self.host)];
+        let found = known.into_iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
+        found.map(|(_, text)| text.clone()).filter(|text| !text.is_empty())
+    }
 }
 
 impl RuleEvent for WindowsEvent {
@@ -167,18 +174,6 @@ impl RuleEvent for WindowsEvent {
 
     fn visit_part(&self, _: &LogField, _: usize, _: &'static Part, _: &mut Visitor<'_>) -> ControlFlow<()> {
         CONTINUE
-    }
-}
-
-impl WindowsEvent {
-    /// Names of the header that rules of Sigma use like data.
-    fn header_text(&self, name: &str) -> Option<String> {
-        if name.eq_ignore_ascii_case("EventID") {
-            return self.id.map(|id| id.to_string());
-        }
-        let known = [("Provider_Name", &self.provider), ("Channel", &self.channel), ("Computer", &self.host)];
-        let found = known.into_iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
-        found.map(|(_, text)| text.clone()).filter(|text| !text.is_empty())
     }
 }
 
