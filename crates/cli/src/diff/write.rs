@@ -273,9 +273,7 @@ pub fn csv(out: &mut impl Write, arguments: &Arguments, compared: &Compared) -> 
         counts.into_iter().chain([format!("{delta:.0}"), z])
     };
     if let Some(findings) = &compared.findings {
-        // The limit counts all findings, also those that are not shown.
-        let first = &findings.rows[..findings.rows.len().min(arguments.rows_max())];
-        for found in shown(arguments, first, |row| &row.difference) {
+        for found in shown(arguments, &findings.rows, |row| &row.difference) {
             let name = cell(&format!("{} {}", found.analytic.name(), found.program));
             let first = ["finding".to_owned(), found.difference.verdict.name().to_owned(), name];
             row(out, first.into_iter().chain(numbers(&found.difference)))?;
