@@ -118,7 +118,8 @@ print(f"{len(compared)} functions that were called are at the addresses that the
 if len(compared) < 20:
     sys.exit("qemu-check.sh: expected at least 20")
 PYTHON
-STACKHOUND_BOOT=$folder/boot.calls cargo test --quiet --locked -p stackhound-record-qemu --test stacks
+# As the whole workspace, so that the artifacts of its tests are reused.
+STACKHOUND_BOOT=$folder/boot.calls cargo test --quiet --locked --workspace --test stacks
 
 # Functions that the kernel calls through retpolines, and one that it reaches by a tail call. `head` writes each of 4000
 # lines by itself.
@@ -132,7 +133,8 @@ if [ "$thunks" != 0 ] || [ "$writes" -lt 4000 ] || [ "$tail_calls" -lt 4000 ]; t
   echo "qemu-check.sh: expected no calls of thunks, and at least 4000 of n_tty_write and of ksys_write" >&2
   exit 1
 fi
-cargo run --quiet --locked -p stackhound-record-qemu --example jumps -- \
+cargo build --quiet --locked --workspace --example jumps
+"$(scripts/target-folder)/debug/examples/jumps" \
   "$folder/vmlinuz" "$folder/initrd.gz" "$folder/jumps.calls" -append "$console" >/dev/null
 
 if [ -n "$short" ]; then exit; fi
