@@ -114,33 +114,34 @@ enum ManifestSubject {
     Module(Phase, bool),
 }
 
-/// The ids of the events that have a [`ManifestSubject`], of any provider: most events are told from
-/// them without reading the provider.
-const MANIFEST_IDS: [u16; 18] = [
-    SCRIPT_METHOD_LOAD,
-    runtime::METHOD_DC_START_V2,
-    runtime::METHOD_DC_STOP_V2,
-    runtime::METHOD_DC_START_VERBOSE_V2,
-    runtime::METHOD_DC_STOP_VERBOSE_V2,
-    runtime::METHOD_LOAD,
-    runtime::METHOD_UNLOAD,
-    runtime::METHOD_LOAD_VERBOSE,
-    runtime::METHOD_UNLOAD_VERBOSE,
-    runtime::LOADER_MODULE_DC_START_V2,
-    runtime::LOADER_MODULE_DC_STOP_V2,
-    runtime::LOADER_DOMAIN_MODULE_LOAD,
-    runtime::LOADER_MODULE_LOAD,
-    runtime::LOADER_MODULE_UNLOAD,
-    rundown::LOADER_MODULE_DC_STOP,
-    kernel_process::PROCESS_START,
-    kernel_process::PROCESS_STOP,
-    kernel_process::PROCESS_RUNDOWN,
-];
+/// The providers of the events that have a [`ManifestSubject`].
+const PROVIDERS: [Guid; 4] = [DOT_NET_RUNTIME, DOT_NET_RUNTIME_RUNDOWN, KERNEL_PROCESS, SCRIPT];
+
+/// Whether events of any provider with an id have a [`ManifestSubject`], by the id. Most events have
+/// none, and their provider does not need to be read.
+static HAS_SUBJECT: [bool; 256] = {
+    let mut has_subject = [false; 256];
+    let mut id = 0;
+    while id < has_subject.len() {
+        let mut provider = 0;
+        while provider < PROVIDERS.len() {
+            has_subject[id] |= manifest_subject(PROVIDERS[provider], id as u16).is_some();
+            provider += 1;
+        }
+        id += 1;
+    }
+    has_subject
+};
+
+#[inline]
+fn has_subject(id: u16) -> bool {
+    HAS_SUBJECT.get(usize::from(id)).is_some_and(|has_subject| *has_subject)
+}
 
 /// Up to about this number, methods stay in the processor's caches.
 const CACHED_METHODS: usize = 1 << 16;
 
-fn manifest_subject(provider: Guid, id: u16) -> Option<ManifestSubject> {
+const fn manifest_subject(provider: Guid, id: u16) -> Option<ManifestSubject> {
     match provider {
         DOT_NET_RUNTIME => of_runtime(id),
         DOT_NET_RUNTIME_RUNDOWN => of_rundown(id),
@@ -155,7 +156,7 @@ fn manifest_subject(provider: Guid, id: u16) -> Option<ManifestSubject> {
     }
 }
 
-fn of_runtime(id: u16) -> Option<ManifestSubject> {
+const fn of_runtime(id: u16) -> Option<ManifestSubject> {
     use ManifestSubject::{Method, Module};
     Some(match id {
         runtime::METHOD_LOAD => Method(Phase::Start, false),
@@ -175,7 +176,7 @@ fn of_runtime(id: u16) -> Option<ManifestSubject> {
     })
 }
 
-fn of_rundown(id: u16) -> Option<ManifestSubject> {
+const fn of_rundown(id: u16) -> Option<ManifestSubject> {
     use ManifestSubject::{Method, Module};
     Some(match id {
         rundown::METHOD_DC_START => Method(Phase::RundownAtStart, false),
@@ -195,8 +196,8 @@ impl System {
     pub fn selection() -> Selection {
         let hook_ids = (0..=u16::MAX).filter(|&hook_id| subject(hook_id).is_some());
         let selection = Selection::none().hook_ids(hook_ids).hook_ids(STACKS).classic().thread_owners();
-        MANIFEST_IDS
-            .into_iter()
+        (0..=u16::MAX)
+            .filter(|&id| has_subject(id))
             .fold(selection, |selection, id| selection.manifest_events(ManifestEvents::Id(id)))
     }
 
@@ -215,7 +216,7 @@ impl System {
                 (class, opcode) => kernel::hook_id_of(class, opcode).and_then(subject).is_some(),
             });
         }
-        if !kind.has_descriptor() || !MANIFEST_IDS.contains(&id) {
+        if !kind.has_descriptor() || !has_subject(id) {
             return false;
         }
         event.guid().is_some_and(|provider| manifest_subject(provider, id).is_some())
@@ -232,7 +233,7 @@ impl System {
             }
         } else if event.kind().is_classic() {
             self.observe_classic(event.time(), &event.record());
-        } else if MANIFEST_IDS.contains(&event.entry().tag) && event.kind().has_descriptor() {
+        } else if has_subject(event.entry().tag) && event.kind().has_descriptor() {
             self.observe_manifest_event(event.time(), event.entry().tag, &event.record());
         }
         // The header of the start of a thread can state this thread, which did not exist before.
@@ -716,4 +717,16 @@ fn caller(record: &Record<'_>) -> Option<Caller> {
         return None;
     }
     Some(Caller { pid: record.pid()?, tid: record.tid()? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_ids_of_all_subjects_are_known() {
+        let is_subject = |id| PROVIDERS.iter().any(|provider| manifest_subject(*provider, id).is_some());
+        assert_eq!((0..=u16::MAX).filter(|&id| has_subject(id)).count(), 18);
+        assert!((0..=u16::MAX).all(|id| has_subject(id) == is_subject(id)));
+    }
 }
