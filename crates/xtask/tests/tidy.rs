@@ -462,6 +462,21 @@ fn product_code(text: &str) -> String {
         .to_ascii_lowercase()
 }
 
+/// The files below `crates` with code that is no test, and that code as [`product_code`] has it.
+fn product_sources() -> Vec<(PathBuf, String)> {
+    let crates = root().join("crates");
+    let mut files = Vec::new();
+    sources(&crates, &mut files);
+    let of_product = files.into_iter().filter_map(|file| {
+        let location = file.strip_prefix(&crates).expect("a file of a crate").to_owned();
+        let is_test = location.components().any(|part| {
+            ["tests", "benches", "examples", "tests.rs"].iter().any(|test| part.as_os_str() == *test)
+        });
+        (!is_test).then(|| (location, product_code(&std::fs::read_to_string(&file).expect("text"))))
+    });
+    of_product.collect()
+}
+
 /// Kernel events and well-known providers have names in `schema`. Tests state numbers independently, as do the crates that
 /// only test others, and the table of what the container needs, which a test of `schema` compares.
 #[test]
@@ -484,21 +499,14 @@ fn ids_of_events_are_written_once() {
     let known: Vec<(String, Vec<String>)> = hook_ids.chain(guids).collect();
     assert!(known.len() > 500, "{}", known.len());
 
-    let mut files = Vec::new();
-    sources(&crates, &mut files);
     let mut found = Vec::new();
-    for file in files {
-        let location = file.strip_prefix(&crates).expect("a file of a crate");
-        let is_test = location.components().any(|part| {
-            ["tests", "benches", "examples", "tests.rs"].iter().any(|test| part.as_os_str() == *test)
-        });
+    for (location, code) in product_sources() {
         let is_exempt = TESTING.iter().any(|room| location.starts_with(room))
             || location.starts_with("schema")
             || location == Path::new("etl/src/hook_id.rs");
-        if is_test || is_exempt {
+        if is_exempt {
             continue;
         }
-        let code = product_code(&std::fs::read_to_string(&file).expect("text"));
         let is_whole =
             |at: usize, length: usize| !code.as_bytes().get(at + length).is_some_and(u8::is_ascii_hexdigit);
         for (name, spellings) in &known {
@@ -522,18 +530,13 @@ fn ids_of_provider_events_have_names() {
         ("hunt/src/threat.rs", "u16=36;"),
         ("analysis/src/packets.rs", "u16=1003;"),
     ];
-    let crates = root().join("crates");
-    let mut files = Vec::new();
-    sources(&crates, &mut files);
+    const OTHER: [&str; 6] = ["schema", "fuzzing", "validator", "scenario", "windows-fake", "xtask"];
     let mut found = Vec::new();
-    for file in files {
-        let location =
-            file.strip_prefix(&crates).expect("a file of a crate").to_str().expect("text").to_owned();
-        let is_other = ["schema/", "fuzzing/", "validator/", "scenario/", "windows-fake/", "xtask/"];
-        if is_other.iter().any(|other| location.starts_with(other)) || location.contains("test") {
+    for (file, code) in product_sources() {
+        if OTHER.iter().any(|room| file.starts_with(room)) {
             continue;
         }
-        let code = product_code(&std::fs::read_to_string(&file).expect("text"));
+        let location = file.to_str().expect("text").to_owned();
         let mut names = code.split("providerguid").skip(1).peekable();
         if names.peek().is_none() {
             continue;
@@ -567,20 +570,11 @@ fn ids_of_provider_events_have_names() {
 #[test]
 fn hunts_have_one_driver() {
     const DRIVER: &str = "hunt/src/hunt.rs";
-    let crates = root().join("crates");
-    let mut files = Vec::new();
-    sources(&crates, &mut files);
-    let mut callers = Vec::new();
-    for file in files {
-        let location = file.strip_prefix(&crates).expect("a file of a crate");
-        let is_test = location.components().any(|part| {
-            ["tests", "benches", "examples", "tests.rs", "xtask"].iter().any(|test| part.as_os_str() == *test)
-        });
-        let code = product_code(&std::fs::read_to_string(&file).expect("text"));
-        if !is_test && ["huntsession::new(", "rulesession::new("].iter().any(|call| code.contains(call)) {
-            callers.push(location.to_owned());
-        }
-    }
+    let calls =
+        |code: &str| ["huntsession::new(", "rulesession::new("].iter().any(|call| code.contains(call));
+    let callers =
+        product_sources().into_iter().filter(|(file, code)| !file.starts_with("xtask") && calls(code));
+    let callers: Vec<PathBuf> = callers.map(|(file, _)| file).collect();
     assert_eq!(callers, [Path::new(DRIVER)], "use `Hunt`, so that the whole policy applies");
 }
 
