@@ -79,7 +79,7 @@ pub struct StackCounts {
     distinct: Frames,
 }
 
-/// The key of a distinct frame: its address and address space.
+/// The key of a distinct frame: its address, its address space, and what is known of its code.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 struct FrameKey {
     address: Address,
@@ -88,6 +88,7 @@ struct FrameKey {
     pid: Option<u32>,
     module: Option<ModuleId>,
     method: Option<MethodId>,
+    backing: frames::Backing,
 }
 
 /// All distinct frames. The facts about the memory of a frame are those at its first occurrence.
@@ -110,8 +111,15 @@ impl Frames {
         let module = facts.loaded;
         // A module at the same address is the same in every process.
         let pid = pid.filter(|_| module.is_none());
-        let key =
-            FrameKey { address: frame.address(), kind: facts.kind, depth, pid, module, method: facts.method };
+        let key = FrameKey {
+            address: frame.address(),
+            kind: facts.kind,
+            depth,
+            pid,
+            module,
+            method: facts.method,
+            backing: facts.backing(),
+        };
         *self.known.entry(key).or_insert_with(|| {
             self.rows.push(FrameRow { facts: *facts, depth, number: None });
             FrameIndex(self.rows.len() as u32 - 1)

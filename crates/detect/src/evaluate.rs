@@ -109,10 +109,19 @@ const NOT_EVALUATED: Outcome = Outcome {
 /// Changes "no" to "undetermined" if the stack, modules or events are missing that could change the
 /// answer, and "yes" if the frames that it is based on are uncertain.
 fn limited_to_evidence(case: &Case<'_>, needs_stack: bool, outcome: Outcome) -> Outcome {
-    let Stack { user, map_is_complete, has_losses, is_certain, .. } = case.stack;
-    if needs_stack && !is_certain && outcome.verdict == Verdict::Yes {
-        let outcome = Outcome { verdict: Verdict::Undetermined, ..outcome.because(Reason::StackUncertain) };
-        return Outcome { missing: outcome.missing.with(Input::Stack), ..outcome };
+    let Stack { frames, user, map_is_complete, has_losses, is_certain, .. } = case.stack;
+    if needs_stack && outcome.verdict == Verdict::Yes {
+        let unsure = |reason, input| Outcome {
+            verdict: Verdict::Undetermined,
+            missing: outcome.missing.with(input),
+            ..outcome.because(reason)
+        };
+        if !is_certain {
+            return unsure(Reason::StackUncertain, Input::Stack);
+        }
+        if frames.iter().any(|frame| frame.is_uncertain) {
+            return unsure(Reason::EventsLost, Input::Modules);
+        }
     }
     let has_stack = !needs_stack || (user == Part::Whole && is_certain);
     if outcome.verdict != Verdict::No || (has_stack && map_is_complete && !has_losses) {
@@ -131,9 +140,6 @@ fn limited_to_evidence(case: &Case<'_>, needs_stack: bool, outcome: Outcome) -> 
     if has_losses {
         limited = limited.because(Reason::EventsLost);
         limited.missing = limited.missing.with(Input::Modules);
-        if needs_stack {
-            limited.missing = limited.missing.with(Input::Stack);
-        }
     }
     limited
 }

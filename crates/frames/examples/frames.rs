@@ -19,6 +19,7 @@ fn main() {
         survey.observe(&event);
     }
     let losses = LossMap::surveyed(&trace, events);
+    system.set_losses(losses.clone());
     let mut stacks = Correlator::two_pass(Window::of(&trace.clock()), trace.time_bases(), losses, survey);
     let (mut resolver, mut cached) = (FrameResolver::default(), FrameResolver::default());
     cached.keep_frames(true);

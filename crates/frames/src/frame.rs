@@ -101,6 +101,9 @@ pub struct Frame {
     pub loaded: Option<ModuleId>,
     /// The managed method that contains the address. Methods of native images are included.
     pub method: Option<MethodId>,
+    /// Whether records that are missing can have put another module, or none, in the place of the
+    /// loaded one.
+    pub is_uncertain: bool,
 }
 
 impl Frame {
@@ -116,13 +119,14 @@ impl Frame {
             region: Region::UNKNOWN,
             loaded: None,
             method: None,
+            is_uncertain: false,
         }
     }
 
     /// Whether its code comes from an image.
     #[inline]
     pub fn backing(&self) -> Backing {
-        self.code.backing()
+        if self.is_uncertain { Backing::Unknown } else { self.code.backing() }
     }
 
     /// The loaded module in the state of the trace, and the offset in it.
@@ -138,7 +142,7 @@ impl Frame {
     /// evaluated once. If a detection starts to read another field, this method must keep it.
     ///
     /// Detections read the mode, whether the frame is WoW64 code, whether its address is an
-    /// instruction, the code, and the kind of memory. They read the address of frames outside of
+    /// instruction, the code, whether it is certain, and the kind of memory. They read the address of frames outside of
     /// images, and of frames in modules named `ntdll.dll`, because duplicate images are
     /// distinguished by their bases. Unless files are read (`has_files`), all offsets inside an
     /// image are equivalent.

@@ -325,7 +325,7 @@ impl LoadedModules {
 
 #[cfg(test)]
 mod tests {
-    use stackhound_system::{ImageVersion, Losses, ModuleFacts as Stated, Phase};
+    use stackhound_system::{ImageVersion, ModuleFacts as Stated, Phase};
     use stackhound_trace::TraceTime;
     use stackhound_types::{Address, Pid, PointerSize};
 
@@ -346,7 +346,7 @@ mod tests {
             (Some(0x24), "invalid", None),
             (Some(0x24), "root-not-checked", None),
         ] {
-            let mut system = System::new(PointerSize::Eight, Losses::default());
+            let mut system = System::new(PointerSize::Eight);
             let (pid, base, time) = (Pid(7), Address(0x10_0000), TraceTime(1));
             let path = r"\Device\HarddiskVolume1\a.exe";
             let stated = Stated { pid, base, size: 4096, time_date_stamp: Some(5), checksum: None, path };

@@ -112,7 +112,7 @@ impl ProcessContexts {
         let ProcessContexts { known, modules: of_processes, numbers, unknown } = self;
         let Some(id) = process else { return (unknown, 0) };
         let validity_id = system.module_validity_id(id, time);
-        let is_complete = system.map_complete_in(id) == Completeness::Complete;
+        let is_complete = system.map_complete_in(id, time) == Completeness::Complete;
         let (flags, image) = (system.process(id).flags(), system.process(id).image_name());
         if known.len() <= id.index() {
             known.resize_with(id.index() + 1, || None);
@@ -214,37 +214,38 @@ fn look_up(
         }
         None => name.into(),
     };
-    let (mut has_runtime, mut has_win32u, mut has_layer) = (false, false, false);
-    let mut has_ntdll = process.pid().is_kernel_only() || all.is_none();
     let knows_all = all.is_some() && is_complete;
+    // Whether such a module is loaded, as far as is known.
+    let (mut has_runtime, mut has_win32u, mut has_layer) =
+        if knows_all { (Some(false), Some(false), Some(false)) } else { (None, None, None) };
+    let mut has_ntdll = process.pid().is_kernel_only() || all.is_none();
     for module in all.into_iter().flatten().filter(|module| module.touches(time)) {
         let facts = *module
             .facts
             .get_or_insert_with(|| ModuleFacts::of(system, (&mut *modules, &mut *loaded), module.id));
-        has_runtime |= facts.is_runtime;
-        has_win32u |= facts.is_win32u;
         has_ntdll |= facts.is_ntdll;
-        has_layer |= facts.is_layer;
+        let is_certain = system.is_module_certain(module.id, time);
+        for (has, is) in [
+            (&mut has_runtime, facts.is_runtime),
+            (&mut has_win32u, facts.is_win32u),
+            (&mut has_layer, facts.is_layer),
+        ] {
+            if is && *has != Some(true) {
+                *has = is_certain.then_some(true);
+            }
+        }
     }
-    let if_known = |is: bool| (is || knows_all).then_some(is);
     let is_wow64 = match pointer_size {
         PointerSize::Four => Some(false),
-        PointerSize::Eight => wow64::is_reported(process).or_else(|| if_known(has_layer)),
+        PointerSize::Eight => wow64::is_reported(process).or(has_layer),
     };
-    let context = ProcessContext {
-        name: name.into(),
-        image,
-        is_wow64,
-        has_runtime: if_known(has_runtime),
-        has_win32u: if_known(has_win32u),
-        has_ntdll,
-    };
+    let context = ProcessContext { name: name.into(), image, is_wow64, has_runtime, has_win32u, has_ntdll };
     (context, program)
 }
 
 #[cfg(test)]
 mod tests {
-    use stackhound_system::{Losses, ModuleFacts as Stated, Phase, ProcessFacts};
+    use stackhound_system::{ModuleFacts as Stated, Phase, ProcessFacts};
     use stackhound_types::{Address, Pid};
 
     use super::*;
@@ -254,7 +255,7 @@ mod tests {
 
     /// A process that starts at time 10, and loads and unloads modules at the times given.
     fn process(modules: &[(&str, i64, i64)]) -> (System, ProcessId) {
-        let mut system = System::new(PointerSize::Eight, Losses::default());
+        let mut system = System::new(PointerSize::Eight);
         let facts = ProcessFacts { image_name: "app.exe", ..ProcessFacts::of(PID) };
         let id = system.take_process(Phase::Start, TraceTime(10), &facts);
         let mut changes: Vec<(i64, Phase, u64, &str)> = Vec::new();

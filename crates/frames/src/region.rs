@@ -127,13 +127,16 @@ impl Region {
         }
     }
 
-    /// The memory at an address where no module is loaded.
+    /// The memory at an address where no module is loaded. Not known in a loss interval.
     pub(crate) fn without_module(
         system: &System,
         process: ProcessId,
         address: Address,
         time: TraceTime,
     ) -> Region {
+        if system.is_in_loss(time) {
+            return Region::UNKNOWN;
+        }
         let view = system.view_in(process, address, time);
         let memory = system.region_in(process, address, time);
         let memory = memory.and_then(|region| region.reserved.or(region.committed));

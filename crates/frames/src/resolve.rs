@@ -125,6 +125,8 @@ pub struct ResolutionContext {
     pub all_modules: bool,
     /// Whether all drivers are known.
     pub all_drivers: bool,
+    /// Whether all JIT-compiled methods of the process are known, as far as methods are recorded.
+    pub all_methods: bool,
 }
 
 impl ResolutionContext {
@@ -138,14 +140,17 @@ impl ResolutionContext {
         let (context, _) = resolver.process(system, pointer_size, process, time);
         ResolutionContext {
             is_wow64: context.is_wow64(),
-            all_modules: process.is_some_and(|process| knows_all(system, process)) && context.is_built(),
-            all_drivers: knows_all(system, ProcessId::SYSTEM),
+            all_modules: process.is_some_and(|process| knows_all(system, process, time))
+                && context.is_built(),
+            all_drivers: knows_all(system, ProcessId::SYSTEM, time),
+            all_methods: process.is_some_and(|process| system.methods_complete_in(process, time))
+                || context.has_runtime == Some(false),
         }
     }
 }
 
-fn knows_all(system: &System, process: ProcessId) -> bool {
-    system.map_complete_in(process) == Completeness::Complete
+fn knows_all(system: &System, process: ProcessId, time: TraceTime) -> bool {
+    system.map_complete_in(process, time) == Completeness::Complete
 }
 
 /// Resolves the frames of one stack.
@@ -204,6 +209,7 @@ impl Frames<'_> {
             region,
             loaded: Some(module),
             method: None,
+            is_uncertain: !self.system.is_module_certain(module, self.time),
         }
     }
 
@@ -229,7 +235,7 @@ impl Frames<'_> {
         }
         // An address outside of all drivers can still belong to the system.
         let may_be_of_system = is_of_hal(address.0) || self.system.may_be_hypercall(address);
-        let is_known = !may_be_of_system && knows_all(self.system, ProcessId::SYSTEM);
+        let is_known = !may_be_of_system && knows_all(self.system, ProcessId::SYSTEM, self.time);
         let code = if is_known { Code::Unbacked } else { Code::Unknown };
         Frame { address: Some(address), kind, mode: Mode::Kernel, ..Frame::user(code) }
     }
@@ -243,7 +249,7 @@ impl Frames<'_> {
             let in_image = self.image_frame(at, Mode::User, region, (module, rva + back));
             return Frame { method: method.map(|method| method.id()), ..in_image };
         }
-        let ResolutionContext { is_wow64, all_modules, .. } = self.context();
+        let ResolutionContext { is_wow64, all_modules, all_methods, .. } = self.context();
         let (region, code) = match method {
             Some(method) => (Region::of_method(system, process, method, time), Code::Jit(method.runtime())),
             None => {
@@ -252,7 +258,8 @@ impl Frames<'_> {
                 // missing.
                 let was_allocated = region.kind == RegionKind::Private
                     && matches!(region.evidence, Some((_, Evidence::Observed)));
-                (region, if all_modules || was_allocated { Code::Unbacked } else { Code::Unknown })
+                let is_known = (all_modules || was_allocated) && all_methods;
+                (region, if is_known { Code::Unbacked } else { Code::Unknown })
             }
         };
         let is_wow64 = is_wow64 && address.0 <= u64::from(u32::MAX);
@@ -272,8 +279,8 @@ impl Frames<'_> {
         let now = Circumstances {
             user: process.map(|process| system.validity_id(Some(process), time)).unwrap_or_default(),
             kernel: system.validity_id(None, time),
-            all_modules: process.is_some_and(|process| knows_all(system, process)),
-            all_drivers: knows_all(system, ProcessId::SYSTEM),
+            all_modules: process.is_some_and(|process| knows_all(system, process, time)),
+            all_drivers: knows_all(system, ProcessId::SYSTEM, time),
             flags: process.and_then(|process| system.process(process).flags()),
         };
         let key = StackKey { stack, process, first: First::of(&delivered.event) };

@@ -3,7 +3,7 @@
 //! thread, and again after changes.
 
 use stackhound_frames::{Code, FrameResolver, StackOwner};
-use stackhound_pipeline::{EventView, slots};
+use stackhound_pipeline::{EventView, TraceState, slots};
 use stackhound_system::{Completeness, Gap, ProcessId, System, ThreadId, ValidityId, ValidityRange};
 use stackhound_trace::TraceTime;
 use stackhound_types::{Address, AddressKind, Pid, PointerSize, Tid};
@@ -228,17 +228,23 @@ impl HuntSession {
         let (system, time) = (view.trace_state().system(), view.time());
         let Stated { pointer_size, history, period, .. } = stated;
         let owner = view.stack_owner();
-        let completeness = owner.process.map(|process| system.map_complete_in(process));
+        let completeness = owner.process.map(|process| system.map_complete_in(process, time));
         let facts = self.facts_number((system, resolver), pointer_size, owner.process, time);
         let is_built = resolver.process(system, pointer_size, owner.process, time).0.is_built();
         let is_complete = completeness == Some(Completeness::Complete) && is_built;
         let modules =
             owner.process.map(|process| system.module_validity_id(process, time)).unwrap_or_default();
-        let (thread_start, memory) =
-            self.thread_start((system, resolver), owner, time, pointer_size, modules, is_complete);
+        let (thread_start, memory) = self.thread_start(
+            (view.trace_state(), resolver),
+            owner,
+            time,
+            pointer_size,
+            modules,
+            is_complete,
+        );
         let (kernel, all_drivers) = (
             system.validity_id(None, time),
-            system.map_complete_in(ProcessId::SYSTEM) == Completeness::Complete,
+            system.map_complete_in(ProcessId::SYSTEM, time) == Completeness::Complete,
         );
         let module_map = ModuleMap {
             process: owner.process,
@@ -246,8 +252,8 @@ impl HuntSession {
             kernel,
             facts,
             is_complete,
-            is_lossy: matches!(completeness, Some(Completeness::Incomplete(Gap::Lost(_))))
-                || history != 0 && super::history::has_losses(system),
+            is_lossy: matches!(completeness, Some(Completeness::Incomplete(Gap::Lost { .. })))
+                || history != 0 && super::history::has_losses(system, owner.process, time),
             all_drivers,
             history,
             period,
@@ -285,16 +291,17 @@ impl HuntSession {
     /// The start code of a thread; for code in no module, also the validity range of all memory.
     fn thread_start(
         &mut self,
-        (system, resolver): (&System, &mut FrameResolver),
+        (state, resolver): (&TraceState, &mut FrameResolver),
         owner: StackOwner,
         time: TraceTime,
         pointer_size: PointerSize,
         modules: ValidityId,
         is_complete: bool,
     ) -> (Option<Code>, Option<ValidityId>) {
+        let system = state.system();
         const NOTHING: (Option<Code>, Option<ValidityId>) = (None, None);
         let Some(process) = owner.process else { return NOTHING };
-        let Some(thread) = owner.tid.and_then(|tid| system.thread_of_event(tid, time)) else {
+        let Some(thread) = owner.tid.and_then(|tid| state.thread_of(tid, time).ok()) else {
             return NOTHING;
         };
         // A thread of another process: its facts are outdated or wrong.
@@ -326,7 +333,8 @@ fn code_at(
     (time, pointer_size): (TraceTime, PointerSize),
     address: Address,
 ) -> Code {
-    resolver.at(system, owner, time, pointer_size).frame(address, AddressKind::Instruction).code
+    let frame = resolver.at(system, owner, time, pointer_size).frame(address, AddressKind::Instruction);
+    if frame.is_uncertain { Code::Unknown } else { frame.code }
 }
 
 /// The code at an address of a process with this id.

@@ -21,6 +21,8 @@ pub(super) struct EventFacts {
     pub load: Option<Load>,
     /// Whether the event reports a change of memory.
     pub has_change: bool,
+    /// Whether events that are missing can have changed these facts.
+    pub is_lossy: bool,
 }
 
 /// The target process.
@@ -128,9 +130,10 @@ impl HuntSession {
         pid: Pid,
         access: Option<u32>,
     ) -> Option<TargetFacts> {
-        let (system, time) = (view.trace_state().system(), view.time());
+        let (state, time) = (view.trace_state(), view.time());
+        let system = state.system();
         let pointer_size = view.event().block().session().pointer_size;
-        let process = system.process_of_event(pid, time).map(|process| process.id());
+        let process = state.process_of(pid, time).ok().map(|process| process.id());
         let number = self.facts_number((system, resolver), pointer_size, process, time);
         Some(TargetFacts { process, number, is_other: owner.pid != Some(pid), access })
     }
@@ -151,6 +154,9 @@ impl HuntSession {
         let (system, time) = (view.trace_state().system(), view.time());
         let is_remote =
             owner.pid.is_some_and(|owner| owner != pid) && !self.is_first_thread(view, pid, owner);
+        // The first thread, which the creator of a process starts, may be missing.
+        let process = system.process_of_event(pid, time).map(|process| process.id());
+        facts.is_lossy = owner.pid != Some(pid) && super::history::has_losses(system, process, time);
         if is_remote {
             facts.target = self.target(view, resolver, owner, pid, None);
         }
@@ -199,6 +205,7 @@ impl HuntSession {
                 && other.base() != module.base()
                 && other.span().from < module.span().from
                 && other.span().to > time
+                && system.is_module_certain(other.id(), time)
                 && other.file_name().eq_ignore_ascii_case(module.file_name())
         };
         let others = system.modules_in(process.id(), time, CHANGES_MAX)?;

@@ -139,7 +139,7 @@ struct CaseContext {
 impl CaseContext {
     /// Whether events about the stack or the modules of the process are known to be missing.
     fn has_losses(&self) -> bool {
-        self.states.has(StackState::Lost) || self.stack_context.is_lossy
+        self.states.has(StackState::Lost) || self.stack_context.is_lossy || self.facts.is_lossy
     }
 }
 
@@ -315,7 +315,8 @@ impl HuntSession {
             event_bits: kind.number()
                 | (First::of(view.event()) as u32) << 7
                 | u32::from(states.bits()) << 9
-                | facts.tag() << 20,
+                | facts.tag() << 20
+                | u32::from(facts.is_lossy) << 22,
         }
     }
 
@@ -338,7 +339,10 @@ impl HuntSession {
         let change = if facts.has_change { self.histories.change(view) } else { None };
         let start_history = facts.start.and_then(|start| self.histories.at(start.pid, start.address.0));
         let has_history = change.is_some() || start_history.is_some();
-        let has_losses = all.has_losses() || has_history && history::has_losses(system);
+        // The memory of another process can be older than this one.
+        let is_other = change.is_some_and(|change| change.is_other) || start_history.is_some();
+        let process = owner.process.filter(|_| !is_other);
+        let has_losses = all.has_losses() || has_history && history::has_losses(system, process, view.time());
         let frames =
             resolver.at(system, owner, view.time(), stack_context.pointer_size).all(view.delivered());
         self.live.clear();

@@ -169,7 +169,7 @@ impl Selected {
         for (ids, in_stack) in [(in_header, false), (in_stack, true)] {
             let Some((pid, tid)) = ids else { continue };
             let thread = view.trace_state().system().thread_at(tid, view.time());
-            let is_repeated = thread.is_some_and(|of| of.pid() == pid && of.observed().is_some());
+            let is_repeated = thread.is_some_and(|of| of.pid() == pid && of.thread_events().is_some());
             let statement = Statement { pid, tid, number, in_stack, is_repeated };
             match self.last_owners.insert(tid, statement) {
                 Some(last) if last.pid == pid => {}

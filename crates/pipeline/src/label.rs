@@ -162,7 +162,7 @@ impl fmt::Display for Label<'_> {
         if self.frame.mode == Mode::Kernel || self.frame.depth() == Depth::Address {
             return Ok(());
         }
-        match (self.frame.backing(), self.frame.region.kind) {
+        match (self.frame.code.backing(), self.frame.region.kind) {
             (Backing::Backed, _) => Ok(()),
             (Backing::Unbacked, RegionKind::Unknown) => f.write_str(" (unbacked)"),
             (Backing::Unbacked, kind) => write!(f, " (unbacked, {} memory)", kind.name()),

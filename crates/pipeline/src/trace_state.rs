@@ -9,7 +9,7 @@ use stackhound_etl::record::HeaderKind;
 use stackhound_etl::{Block, Clock, Selection};
 use stackhound_live::LiveMerger;
 use stackhound_schema::{Identity, Plan, Schema, SchemaStore, kernel};
-use stackhound_system::{Limits, Losses, System};
+use stackhound_system::{Limits, System};
 use stackhound_trace::{Event, LossMap, OpenTrace, TimeBase, TraceTime};
 use stackhound_types::Guid;
 
@@ -34,7 +34,6 @@ pub struct TraceState {
     unreadable: u64,
     clock: Clock,
     bases: Vec<TimeBase>,
-    losses: LossMap,
     is_final: bool,
 }
 
@@ -69,16 +68,16 @@ impl Deref for SchemaRef {
 }
 
 impl TraceState {
-    /// The state for a trace. With one pass, only the losses that the session header states are
-    /// known at the beginning.
+    /// The state for a trace. With one pass, only the losses that the file's index shows are known at
+    /// the beginning.
     pub(crate) fn of(trace: &OpenTrace, passes: Passes, schemas: SchemaStore) -> TraceState {
-        let (system, losses) = match passes {
-            // The first pass sets the losses.
-            Passes::Two => (System::of(trace), LossMap::default()),
-            Passes::One => (System::of_sessions(trace.sessions()), LossMap::of(trace)),
-        };
+        let mut system = System::of(trace);
+        // The first of two passes states where records are missing.
+        if passes == Passes::One {
+            system.set_losses(LossMap::of(trace));
+        }
         let is_final = passes == Passes::Two;
-        TraceState { losses, is_final, ..TraceState::new(system, schemas, trace.clock(), trace.time_bases()) }
+        TraceState { is_final, ..TraceState::new(system, schemas, trace.clock(), trace.time_bases()) }
     }
 
     /// The state for live sessions, at their beginning.
@@ -89,19 +88,17 @@ impl TraceState {
     }
 
     fn new(system: System, schemas: SchemaStore, clock: Clock, bases: Vec<TimeBase>) -> TraceState {
-        let (schemas, losses) = (RefCell::new(schemas), LossMap::live());
-        TraceState { system, schemas, unreadable: 0, clock, bases, losses, is_final: false }
+        TraceState { system, schemas: RefCell::new(schemas), unreadable: 0, clock, bases, is_final: false }
     }
 
     /// Sets the losses that the first pass found.
     pub(crate) fn set_losses(&mut self, losses: LossMap) {
-        self.add_lost_buffers(losses.damaged_buffers());
-        self.losses = losses;
+        self.system.set_losses(losses);
     }
 
     /// Where records are missing. Complete with two passes; else as far as events were observed.
     pub fn losses(&self) -> &LossMap {
-        &self.losses
+        self.system.losses()
     }
 
     /// Whether the state no longer changes, because a first pass over the trace collected it.
@@ -125,25 +122,12 @@ impl TraceState {
 
     /// Processes an event on arrival, and a loss or damage of the buffers before it.
     pub(crate) fn observe_now(&mut self, event: &Event<'_>) {
-        if event.index() == 0 {
-            let block = event.block();
-            let extent = block.extent();
-            let is_damaged = extent.is_cut || extent.gap.is_some();
-            let buffers = u64::from(block.origin().after_loss) + u64::from(is_damaged);
-            self.add_lost_buffers(buffers);
-            if let Some(base) = self.bases.get(event.session_number() as usize) {
-                // All intervals are kept: a process can be older than any of them.
-                self.losses.enter_block(event, base, i64::MIN);
-            }
+        if event.index() == 0
+            && let Some(base) = self.bases.get(event.session_number() as usize)
+        {
+            self.system.enter_block(event, base);
         }
         self.observe(event);
-    }
-
-    /// Records that buffers are missing or truncated.
-    pub(crate) fn add_lost_buffers(&mut self, buffers: u64) {
-        if buffers > 0 {
-            self.system.add_losses(Losses { events: 0, buffers });
-        }
     }
 
     /// Requests the memory that [`observe`](Self::observe) will need for the events of a block.

@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use stackhound_system::{
     AllocationEvent, AllocationFacts, FileKey, FileNameEvent, FileObject, KeyControlBlock, KeyNameEvent,
-    Limits, Losses, MethodFacts, ModuleFacts, Phase, ProcessFacts, Protection, Runtime, System, ThreadFacts,
+    Limits, MethodFacts, ModuleFacts, Phase, ProcessFacts, Protection, Runtime, System, ThreadFacts,
     ViewFacts,
 };
 use stackhound_trace::TraceTime;
@@ -61,7 +61,7 @@ impl Machine {
             ..Limits::default()
         };
         let mut machine = Machine {
-            system: System::new(PointerSize::Eight, Losses::default()).limited(limits),
+            system: System::new(PointerSize::Eight).limited(limits),
             random: Random(1),
             now: TraceTime(0),
             events: 0,

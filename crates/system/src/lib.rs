@@ -69,7 +69,7 @@ mod view;
 mod volume;
 
 pub use caller::Caller;
-pub use completeness::{Completeness, Gap, Losses};
+pub use completeness::{Completeness, Gap};
 pub use file::{FileKey, FileNameEvent, FileObject};
 pub use forget::{ForgottenEarly, Limits};
 pub use image_version::ImageVersion;

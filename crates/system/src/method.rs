@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use hashbrown::HashSet;
 use stackhound_trace::TraceTime;
 use stackhound_types::{Address, Pid};
 
@@ -103,6 +104,8 @@ pub(crate) struct Methods {
     records: Slab<Record>,
     pub spaces: AddressSpaces,
     newest: Newest,
+    /// The processes whose methods a rundown at the end of the trace lists.
+    listed_at_end: HashSet<ProcessId, foldhash::fast::RandomState>,
 }
 
 impl Methods {
@@ -123,7 +126,7 @@ impl Methods {
     /// Forgets methods that are no longer referenced. Returns their number. Must be called after a
     /// process was forgotten.
     pub fn sweep(&mut self) -> u64 {
-        let Methods { records, spaces, newest } = self;
+        let Methods { records, spaces, newest, .. } = self;
         let forgotten = records.sweep(spaces.values());
         *newest = Newest::default();
         for (id, record) in records.iter() {
@@ -155,6 +158,18 @@ impl Methods {
                 && !record.name.is_empty()
                 && AddressRange::new(start.0, size) == Some(record.range)
         })
+    }
+
+    /// Whether a rundown at the end of the trace lists the methods of a process that exists then. A
+    /// process that has none is not in it.
+    pub fn were_listed_at_end(&self, process: ProcessId) -> bool {
+        let has_methods = || self.spaces.get(process).is_some_and(|space| space.len() > 0);
+        self.listed_at_end.contains(&process) || (!self.listed_at_end.is_empty() && !has_methods())
+    }
+
+    /// Records that a rundown at the end of the trace lists methods of a process.
+    pub fn list_at_end(&mut self, process: ProcessId) {
+        self.listed_at_end.insert(process);
     }
 
     /// Requests the memory that a statement about the code at `start` will need.
@@ -201,7 +216,7 @@ impl Methods {
         let Some(range) = AddressRange::new(facts.start.0, facts.size) else { return };
         let at = (process, range.first);
         let present = self.starting_at(at, time);
-        let Methods { records, spaces, newest } = self;
+        let Methods { records, spaces, newest, .. } = self;
         let space = spaces.get_mut(process);
         let mut text = |text: &str| texts.intern(text);
         let (namespace, name) = (text(facts.namespace), text(facts.name));

@@ -62,16 +62,56 @@ struct Record {
     signing_level: Option<u8>,
     /// An index into `pdbs`.
     pdb: Option<u32>,
-    /// The time of the first statement.
-    stated: TraceTime,
+    statements: Statements,
 }
+
+/// The times of the statements about a module.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Statements {
+    pub first: TraceTime,
+    pub last: TraceTime,
+    /// The last load while it was known to be loaded: it was unloaded before, which is not recorded.
+    pub reload: Option<TraceTime>,
+}
+
+/// Maximum number of surprises of an address space. Beyond that, the newest are merged.
+const SURPRISES_MAX: usize = 64;
 
 /// The modules of one address space.
 #[derive(Debug, Default)]
 pub(crate) struct ModuleSpace {
     ranges: RangeHistory,
-    /// A rundown listed a module of this address space.
-    pub was_run_down: bool,
+    /// A rundown at the start of the trace listed a module of this address space.
+    pub was_listed_at_start: bool,
+    /// The rundown at the end of the trace listed a module of this address space.
+    pub was_listed_at_end: bool,
+    /// The number of known modules that have not been unloaded.
+    loaded: u32,
+    /// The base addresses and times of unloads.
+    unloads: Vec<(u64, TraceTime)>,
+    /// The rundowns and unloads of modules that were not known, at an address where another one had
+    /// been until an earlier time: they were loaded in between.
+    surprises: Vec<(TraceTime, TraceTime)>,
+}
+
+impl ModuleSpace {
+    /// Records that a module is stated that was not known, at an address where another one had been.
+    fn surprise(&mut self, base: u64, last: Option<TraceTime>, time: TraceTime) {
+        let unload = self.unloads.iter().rev().find(|unload| unload.0 == base).map(|unload| unload.1);
+        let since = last.or(unload).unwrap_or(Span::BEGINNING);
+        let is_full = self.surprises.len() >= SURPRISES_MAX;
+        match self.surprises.last_mut() {
+            Some(last) if is_full => *last = (last.0.min(since), last.1.max(time)),
+            _ => self.surprises.push((since, time)),
+        }
+    }
+
+    /// For modules that are stated at a time or later, and that can have been loaded then: the times
+    /// since which they can have been loaded.
+    pub fn loaded_since(&self, time: TraceTime) -> impl Iterator<Item = TraceTime> {
+        let surprises = self.surprises.iter().filter(move |(since, stated)| *since < time && time <= *stated);
+        surprises.map(|(since, _)| *since)
+    }
 }
 
 /// All modules. Each takes about 130 bytes in addition to its [`RangeHistory`] and its distinct
@@ -107,14 +147,17 @@ impl Modules {
     pub fn forget_process(&mut self, index: u32) {
         if let Some(space) = self.spaces.get_mut(index as usize) {
             space.ranges.clear();
-            space.was_run_down = false;
+            let ranges = std::mem::take(&mut space.ranges);
+            *space = ModuleSpace { ranges, ..ModuleSpace::default() };
         }
     }
 
     /// Forgets all state that no query about this time or a later one needs.
     pub fn forget_before(&mut self, time: TraceTime) {
-        self.kernel.ranges.forget_before(time);
-        self.spaces.iter_mut().for_each(|space| space.ranges.forget_before(time));
+        for space in self.spaces.iter_mut().chain([&mut self.kernel]) {
+            space.ranges.forget_before(time);
+            space.unloads.retain(|unload| unload.1 >= time);
+        }
         let before = self.awaiting.len();
         self.awaiting.retain(|&(_, _, at), _| at >= time);
         self.unclaimed += (before - self.awaiting.len()) as u64;
@@ -144,6 +187,11 @@ impl Modules {
         self.records.iter_mut().for_each(|record| change(&mut record.path));
         self.pdbs.iter_mut().for_each(|(_, _, name)| change(name));
         self.number_pdbs();
+    }
+
+    /// The time at which the last module of an address space was unloaded; `None` if some are not.
+    pub fn all_unloaded_at(&self, owner: Owner) -> Option<TraceTime> {
+        self.space(owner).filter(|space| space.loaded == 0)?.unloads.iter().map(|unload| unload.1).max()
     }
 
     pub fn space(&self, owner: Owner) -> Option<&ModuleSpace> {
@@ -203,9 +251,11 @@ impl Modules {
         let range = AddressRange::new(facts.base.0, size)?;
         self.loads_are_recorded |= phase == Phase::Start;
         let space = self.space_mut(owner);
-        space.was_run_down |= matches!(phase, Phase::RundownAtStart | Phase::RundownAtEnd);
+        space.was_listed_at_start |= phase == Phase::RundownAtStart;
+        space.was_listed_at_end |= phase == Phase::RundownAtEnd;
         let present = space.ranges.held_at(range.first, time);
         let present = present.filter(|&number| self.records.get(number).range.first == range.first);
+        let is_same = present.is_none_or(|number| self.is_same(texts, number, range, facts));
         let number = match present {
             Some(number) if phase == Phase::End => {
                 self.end(number, time, Evidence::Observed);
@@ -213,7 +263,7 @@ impl Modules {
                 self.space_mut(owner).ranges.free(time, range);
                 number
             }
-            Some(number) if self.is_same(texts, number, range, facts) => {
+            Some(number) if is_same => {
                 let span = &mut self.records.get_mut(number).span;
                 if phase == Phase::RundownAtEnd && span.end == Evidence::Unknown {
                     span.end = Evidence::RundownAtEnd;
@@ -221,13 +271,29 @@ impl Modules {
                 number
             }
             present => {
+                let last = present.map(|old| self.records.get(old).statements.last);
                 if let Some(old) = present {
                     self.end(old, time, Evidence::Unknown);
                 }
-                self.add(phase, time, (owner, owner_from), range, present.is_none())?
+                self.add(phase, time, (owner, owner_from), range, last)?
             }
         };
+        // The unload of another image, which replaced the known one.
+        if phase == Phase::End && !is_same {
+            let last = self.records.get(number).statements.last;
+            self.space_mut(owner).surprise(range.first, Some(last), time);
+        }
+        if phase == Phase::End {
+            self.space_mut(owner).unloads.push((range.first, time));
+        }
         let record = self.records.get_mut(number);
+        let Statements { last, reload, .. } = &mut record.statements;
+        if phase == Phase::Start && time > *last {
+            *reload = Some(time);
+        }
+        if phase != Phase::End || is_same {
+            *last = time.max(*last);
+        }
         record.time_date_stamp = record.time_date_stamp.or(facts.time_date_stamp);
         record.checksum = record.checksum.or(facts.checksum);
         // A load can omit the device that later events state.
@@ -255,23 +321,31 @@ impl Modules {
     }
 
     fn end(&mut self, number: u32, time: TraceTime, end: Evidence) {
-        let span = &mut self.records.get_mut(number).span;
+        let Record { owner, span, .. } = self.records.get_mut(number);
+        let was_loaded = span.to == Span::OPEN;
         (span.to, span.end) = (time.max(span.from), end);
+        let owner = *owner;
+        self.space_mut(owner).loaded -= u32::from(was_loaded);
     }
 
     /// Adds a module that was not known. It exists from the beginning unless it was just loaded or
-    /// its range was used by another module.
+    /// its range was used by another module. `replaced` is the time of the last statement about the
+    /// module that is known at its base.
     fn add(
         &mut self,
         phase: Phase,
         time: TraceTime,
         (owner, owner_from): (Owner, TraceTime),
         range: AddressRange,
-        range_is_free: bool,
+        replaced: Option<TraceTime>,
     ) -> Option<u32> {
         let number = self.records.next();
         let ranges = &mut self.space_mut(owner).ranges;
-        let is_old = phase != Phase::Start && range_is_free && ranges.set_from_beginning(range, number);
+        let is_old = phase != Phase::Start && replaced.is_none() && ranges.set_from_beginning(range, number);
+        if phase != Phase::Start && !is_old {
+            self.space_mut(owner).surprise(range.first, replaced, time);
+        }
+        let ranges = &mut self.space_mut(owner).ranges;
         match phase {
             Phase::End if is_old => ranges.free(time, range),
             Phase::End => {
@@ -292,6 +366,7 @@ impl Modules {
             Phase::RundownAtEnd => (Span::OPEN, Evidence::RundownAtEnd),
             _ => (Span::OPEN, Evidence::Unknown),
         };
+        self.space_mut(owner).loaded += u32::from(to == Span::OPEN);
         let from = if is_old { owner_from } else { time };
         let span = Span { from, to, start, end };
         let (path, time_date_stamp, checksum) = (Text::EMPTY, None, None);
@@ -305,7 +380,7 @@ impl Modules {
             span,
             signing_level,
             pdb,
-            stated: time,
+            statements: Statements { first: time, last: time, reload: None },
         });
         Some(number)
     }
@@ -394,7 +469,12 @@ impl<'s> ModuleRef<'s> {
 
     /// The time of the first statement about the module.
     pub fn stated(&self) -> TraceTime {
-        self.record().stated
+        self.record().statements.first
+    }
+
+    /// The times of the statements about the module.
+    pub(crate) fn statements(&self) -> Statements {
+        self.record().statements
     }
 
     /// The last component of the path.

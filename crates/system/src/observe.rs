@@ -351,7 +351,7 @@ impl System {
         let taken = code.map(|code| {
             let Some(pid) = self.stated(pid) else { return };
             // Rundowns repeat the statements of loads. Reading texts is most of the work.
-            if phase != Phase::End && self.is_known_method(pid, time, code.id, code.start, code.size) {
+            if phase != Phase::End && self.is_known_method(phase, pid, time, code.id, code.start, code.size) {
                 return;
             }
             // All texts of the event, one after the other.

@@ -4,7 +4,7 @@
 //! this range is X", "from now on it is free") and, below all changes, the contents of rundowns:
 //! ranges that existed from the beginning of the trace. An address without a statement is free.
 
-use stackhound_trace::TraceTime;
+use stackhound_trace::{LossPeriod, TraceTime};
 
 use crate::disjoint::DisjointRanges;
 use crate::multiversion::{Change, RangeTree};
@@ -141,16 +141,23 @@ pub(crate) struct RangeHistory {
     revision: u64,
 }
 
-/// Identifies a period of trace time in which nothing changes as far as is known now. Two times
-/// with equal ids have equal lookup results, until another statement about them is recorded.
+/// Identifies a period of trace time in which nothing changes as far as is known now, and in which
+/// the losses before and after it are the same. Two times with equal ids have equal lookup results,
+/// until another statement about them is recorded.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct ValidityId {
     /// Twice the number of changes up to the time, plus one at the exact time of a change.
     changes: u64,
     revision: u64,
+    losses: LossPeriod,
 }
 
 impl ValidityId {
+    /// Identifies the part of the period in which the losses before and after it are the same.
+    pub(crate) fn within(self, losses: LossPeriod) -> ValidityId {
+        ValidityId { losses, ..self }
+    }
+
     /// Identifies the period in which nothing changes in either of the two histories.
     pub(crate) fn and(self, other: ValidityId) -> ValidityId {
         // All counters only increase, with time and with recorded statements.
@@ -158,6 +165,7 @@ impl ValidityId {
         ValidityId {
             changes: self.changes + other.changes - both_at_change,
             revision: self.revision + other.revision,
+            losses: self.losses,
         }
     }
 }
@@ -261,7 +269,11 @@ impl RangeHistory {
         };
         let at_change = passed > 0 && self.changed[passed - 1] == time;
         let all_passed = self.forgotten + passed as u64;
-        ValidityId { changes: 2 * all_passed + u64::from(at_change), revision: self.revision }
+        ValidityId {
+            changes: 2 * all_passed + u64::from(at_change),
+            revision: self.revision,
+            losses: LossPeriod::default(),
+        }
     }
 
     /// The times around a time that have the same [`validity_id`](RangeHistory::validity_id).

@@ -2,11 +2,10 @@
 
 use std::borrow::Cow;
 
-use stackhound_etl::{Index, LogfileHeader};
-use stackhound_trace::{OpenTrace, TraceTime};
+use stackhound_etl::LogfileHeader;
+use stackhound_trace::{LossMap, OpenTrace, TraceTime};
 use stackhound_types::{Address, PdbIdentity, Pid, PointerSize, Tid};
 
-use crate::completeness::{Completeness, Gap, Losses};
 use crate::file::{FileKey, FileNameEvent, FileNames, FileObject};
 use crate::forget::{Forgetting, ForgottenEarly};
 use crate::image_version::{ImageVersion, ImageVersions};
@@ -17,7 +16,7 @@ use crate::process::{ProcessDetails, ProcessFacts, ProcessId, ProcessRef, Proces
 use crate::ranges::ValidityId;
 use crate::region::{Allocation, AllocationFacts, Region, Regions};
 use crate::registry::{KeyControlBlock, KeyNameEvent, KeyNames, RegistryPath};
-use crate::span::{Evidence, Phase, Span};
+use crate::span::{Phase, Span};
 use crate::text::{Text, Texts};
 use crate::thread::{ThreadFacts, ThreadId, ThreadRef, Threads};
 use crate::view::{View, ViewFacts, Views};
@@ -94,7 +93,8 @@ pub struct System {
     /// them.
     hypercall_pages: Vec<Address>,
     pointer_size: PointerSize,
-    losses: Losses,
+    /// Where records are missing.
+    pub(crate) losses: LossMap,
     /// See [`System::revision`].
     pub(crate) revision: u64,
     pub(crate) stats: SystemStats,
@@ -105,7 +105,7 @@ pub struct System {
 
 impl System {
     /// A machine with a known pointer size and no other state.
-    pub fn new(pointer_size: PointerSize, losses: Losses) -> System {
+    pub fn new(pointer_size: PointerSize) -> System {
         let mut texts = Texts::default();
         let processes = Processes::new(&mut texts);
         System {
@@ -123,7 +123,7 @@ impl System {
             volumes: Volumes::default(),
             hypercall_pages: Vec::new(),
             pointer_size,
-            losses,
+            losses: LossMap::live(),
             revision: 0,
             stats: SystemStats::default(),
             forgetting: Forgetting::default(),
@@ -131,37 +131,27 @@ impl System {
         }
     }
 
-    /// The machine of these sessions, with the pointer size and losses from their headers.
+    /// The machine of these sessions, with the pointer size from their headers.
     pub fn of_sessions<'s>(sessions: impl IntoIterator<Item = &'s LogfileHeader>) -> System {
-        let mut losses = Losses::default();
-        let mut pointer_size = PointerSize::Four;
-        for session in sessions {
-            losses.events += u64::from(session.events_lost);
-            losses.buffers += u64::from(session.buffers_lost);
-            // A private session of a 32-bit process can be among them.
-            pointer_size = pointer_size.max(session.pointer_size);
-        }
-        System::new(pointer_size, losses)
+        // A private session of a 32-bit process can be among them.
+        let pointer_sizes = sessions.into_iter().map(|session| session.pointer_size);
+        System::new(pointer_sizes.max().unwrap_or(PointerSize::Four))
     }
 
-    /// The machine of a trace, with all losses that are known from its files.
+    /// The machine of a trace. Until [`set_losses`](System::set_losses) states where records are
+    /// missing, they can be missing anywhere.
     pub fn of(trace: &OpenTrace) -> System {
         let mut system = System::of_sessions(trace.sessions());
-        let buffers = trace.indexes().iter().map(Index::missing_buffers).sum();
-        system.add_losses(Losses { events: 0, buffers });
+        system.losses = LossMap::of(trace);
+        if !system.losses.is_lossless() {
+            system.losses.enter_interval(i64::MIN, i64::MAX);
+        }
         system
     }
 
     /// The pointer size of Windows.
     pub fn pointer_size(&self) -> PointerSize {
         self.pointer_size
-    }
-
-    /// Adds missing events to those that were known before.
-    pub fn add_losses(&mut self, losses: Losses) {
-        self.revision += 1;
-        self.losses.events += losses.events;
-        self.losses.buffers += losses.buffers;
     }
 
     /// The counters.
@@ -294,14 +284,18 @@ impl System {
     #[inline]
     pub(crate) fn is_known_method(
         &mut self,
+        phase: Phase,
         pid: Pid,
         time: TraceTime,
         id: u64,
         start: Address,
         size: u64,
     ) -> bool {
-        let process = self.processes.at(pid, time);
-        process.is_some_and(|process| self.methods.is_known(process, time, id, start, size))
+        let Some(process) = self.processes.at(pid, time) else { return false };
+        if phase == Phase::RundownAtEnd {
+            self.methods.list_at_end(process);
+        }
+        self.methods.is_known(process, time, id, start, size)
     }
 
     /// Records the statement of an event about the code of a method.
@@ -537,40 +531,6 @@ impl System {
         Some((self.module(id), rva))
     }
 
-    /// Whether all modules of a process at a time are known, so that an address outside of them is
-    /// in no module.
-    ///
-    /// They are known if no event is missing, and either the start of the process was observed
-    /// while loads were recorded, or a rundown listed its modules. For the idle process and System,
-    /// this refers to the kernel modules. In one pass, a rundown at the end of the trace is known
-    /// only after it.
-    pub fn map_complete(&self, pid: Pid, time: TraceTime) -> Completeness {
-        match self.processes.at(pid, time) {
-            Some(process) => self.map_complete_in(process),
-            None => Completeness::Incomplete(Gap::UnknownProcess),
-        }
-    }
-
-    /// As [`map_complete`](System::map_complete), for a known process.
-    pub fn map_complete_in(&self, process: ProcessId) -> Completeness {
-        let Some(span) = self.processes.span(process) else {
-            return Completeness::Incomplete(Gap::UnknownProcess);
-        };
-        if self.processes.was_shed(process) {
-            return Completeness::Incomplete(Gap::Forgotten);
-        }
-        let owner = (!self.process(process).pid().is_kernel_only()).then_some(process);
-        let was_run_down = self.modules.space(owner).is_some_and(|space| space.was_run_down);
-        let was_started = span.start == Evidence::Observed;
-        if self.losses != Losses::default() {
-            Completeness::Incomplete(Gap::Lost(self.losses))
-        } else if was_run_down || (was_started && self.modules.loads_are_recorded) {
-            Completeness::Complete
-        } else {
-            Completeness::Incomplete(Gap::NoRundown)
-        }
-    }
-
     /// The known facts about the private memory at an address of a process at a time.
     pub fn region_at(&self, pid: Pid, address: Address, time: TraceTime) -> Option<Region> {
         self.region_in(self.processes.at(pid, time)?, address, time)
@@ -593,7 +553,7 @@ impl System {
     /// lookups.
     #[inline]
     pub fn validity_id(&self, process: Option<ProcessId>, time: TraceTime) -> ValidityId {
-        let modules = self.modules.validity_id(process, time);
+        let modules = self.modules.validity_id(process, time).within(self.losses.period(time.0));
         let Some(process) = process else { return modules };
         if self.processes.span(process).is_none() {
             return ValidityId::default();
@@ -607,7 +567,7 @@ impl System {
     #[inline]
     pub fn module_validity_id(&self, process: ProcessId, time: TraceTime) -> ValidityId {
         match self.processes.span(process) {
-            Some(_) => self.modules.validity_id(Some(process), time),
+            Some(_) => self.modules.validity_id(Some(process), time).within(self.losses.period(time.0)),
             None => ValidityId::default(),
         }
     }

@@ -72,8 +72,9 @@ pub(crate) struct Record {
     /// The name up to the first renaming.
     name: Text,
     creator: Option<Caller>,
-    /// The time of the first thread event about the thread.
-    pub seen: Option<TraceTime>,
+    /// The times of the first thread event about the thread, and of the last one that states the
+    /// same start address.
+    pub thread_events: Option<(TraceTime, TraceTime)>,
     /// Whether it is an earlier thread, for which another process was stated in between, and no thread
     /// event since then.
     pub is_continued: bool,
@@ -96,7 +97,7 @@ impl Record {
             sub_process_tag: None,
             name: Text::EMPTY,
             creator: None,
-            seen: None,
+            thread_events: None,
             is_continued: false,
             is_disputed: false,
             observed: None,
@@ -267,7 +268,12 @@ impl Threads {
             self.end_replaced(before, time);
         }
         let record = self.record(holder, is_new, tid, process);
-        record.seen = record.seen.or(Some(time));
+        let repeats =
+            record.win32_start_address.is_some() && record.win32_start_address == facts.win32_start_address;
+        record.thread_events = match record.thread_events {
+            Some((first, last)) if repeats => Some((first, last.max(time))),
+            events => events.or(Some((time, time))),
+        };
         record.observe(time);
         record.kernel_stack = record.kernel_stack.or(facts.kernel_stack);
         record.user_stack = record.user_stack.or(facts.user_stack);
@@ -377,11 +383,11 @@ impl<'s> ThreadRef<'s> {
         Some((first, statement.map_or(last, |time| time.max(last))))
     }
 
-    /// The time of the first thread event about the thread. Its facts apply to all times from which
-    /// no event between this time and them can be missing. `None` if no event has stated more than
-    /// its id and its process.
-    pub fn observed(&self) -> Option<TraceTime> {
-        self.record().seen
+    /// The times of the first thread event about the thread, and of the last one that states the same
+    /// start address. Its facts apply to all times between which and one of these no event can be
+    /// missing. `None` if no event has stated more than its id and its process.
+    pub fn thread_events(&self) -> Option<(TraceTime, TraceTime)> {
+        self.record().thread_events
     }
 
     /// The thread that created this one, if the start was observed. Its process can differ from

@@ -113,7 +113,7 @@ impl Threads {
             && self.lifetimes.span(earlier).end == Evidence::Unknown
         {
             let record = &self.records[earlier as usize];
-            match (record.process == process, record.seen.is_some() && !record.is_continued) {
+            match (record.process == process, record.thread_events.is_some() && !record.is_continued) {
                 (true, true) => {
                     self.has_disputed |= !between.is_empty();
                     between.iter().for_each(|&other: &u32| self.records[other as usize].is_disputed = true);

@@ -26,6 +26,11 @@ impl ValidityRange {
         ValidityRange { from, to }
     }
 
+    /// Between two times, inclusive.
+    pub(crate) fn of(from: TraceTime, to: TraceTime) -> ValidityRange {
+        ValidityRange { from, to }
+    }
+
     /// All times up to a time.
     pub(crate) fn until(time: TraceTime) -> ValidityRange {
         ValidityRange { from: Span::BEGINNING, to: time }
@@ -62,8 +67,8 @@ impl System {
     }
 
     /// The times around a time at which these ids refer to the same process and thread, ended or
-    /// not, and at which the modules of `process` and of the kernel are the same. Intended for
-    /// caches: all other facts about these objects change only with the
+    /// not, at which the modules of `process` and of the kernel are the same, and the losses before and
+    /// after it. Intended for caches: all other facts about these objects change only with the
     /// [`revision`](System::revision).
     pub fn validity(
         &self,
@@ -75,9 +80,15 @@ impl System {
         let of_thread = tid.map(|tid| self.threads.validity(tid, time));
         // The process of the thread can differ from the stated one.
         let pids = [pid, thread.map(|thread| thread.pid())].into_iter().flatten();
-        let of_processes = pids.map(|pid| self.processes.validity(pid, time));
+        let of_processes = pids.clone().map(|pid| self.processes.validity(pid, time));
         let owners = [Some(None), process.map(Some)];
         let of_modules = owners.into_iter().flatten().map(|owner| self.modules.validity(owner, time));
-        of_processes.chain(of_thread).chain(of_modules).fold(ValidityRange::ALWAYS, ValidityRange::and)
+        let all = of_processes.chain(of_thread).chain(of_modules);
+        let observed = pids.filter_map(|pid| self.process_of_event(pid, time)?.observed());
+        let of_process = thread.and_then(|thread| thread.process_observed());
+        let events = thread.and_then(|thread| thread.thread_events());
+        let events = events.into_iter().flat_map(|(first, last)| [(first, first), (last, last)]);
+        let stated = observed.chain(of_process).chain(events);
+        all.fold(self.validity_of_losses(stated, time), ValidityRange::and)
     }
 }

@@ -4,7 +4,7 @@
 use proptest::prelude::*;
 use stackhound_system::{
     AllocationEvent, AllocationFacts, Completeness, FileKey, FileNameEvent, FileObject, Gap, KeyControlBlock,
-    KeyNameEvent, Limits, Losses, MethodFacts, ModuleFacts, Phase, ProcessFacts, Protection, Runtime, System,
+    KeyNameEvent, Limits, MethodFacts, ModuleFacts, Phase, ProcessFacts, Protection, Runtime, System,
     ThreadFacts, ThreadRef, ViewFacts,
 };
 use stackhound_trace::TraceTime;
@@ -219,7 +219,7 @@ proptest! {
         back in 1i64..60,
         is_limited: bool,
     ) {
-        let new = || System::new(PointerSize::Eight, Losses::default());
+        let new = || System::new(PointerSize::Eight);
         let mut whole = new();
         let mut forgetful = if is_limited { new().limited(Limits::default()) } else { new() };
         let (mut now, mut known) = (TraceTime(0), TraceTime(i64::MIN));
@@ -253,7 +253,7 @@ proptest! {
 }
 
 fn system() -> System {
-    System::new(PointerSize::Eight, Losses::default())
+    System::new(PointerSize::Eight)
 }
 
 #[test]
@@ -279,7 +279,7 @@ fn ids_of_forgotten_objects_are_not_reused() {
     assert!(new != old && new_module != old_module);
     assert!(system.module_in(new, Address(0x1000), TraceTime(31)).is_some());
     assert!(system.module_in(old, Address(0x1000), TraceTime(31)).is_none());
-    assert_eq!(system.map_complete_in(old), Completeness::Incomplete(Gap::UnknownProcess));
+    assert_eq!(system.map_complete_in(old, TraceTime(31)), Completeness::Incomplete(Gap::UnknownProcess));
     let listed: Vec<_> = system.processes().map(|process| process.id()).collect();
     assert!(listed.contains(&new) && !listed.contains(&old));
 }
@@ -350,7 +350,7 @@ fn a_flood_in_one_process_costs_only_that_process() {
         assert_eq!(system.view_in(process, address, now).is_some(), is_known);
         assert_eq!(system.region_in(process, address, now).is_some(), is_known);
         let gap = Completeness::Incomplete(Gap::Forgotten);
-        assert_eq!(system.map_complete_in(process), if is_known { Completeness::Complete } else { gap });
+        assert_eq!(system.map_complete_in(process, now), if is_known { Completeness::Complete } else { gap });
     }
     let early = system.stats().forgotten_early;
     for forgotten in [early.modules, early.methods, early.allocations, early.views] {

@@ -3,8 +3,8 @@
 //! take hours.
 
 use stackhound_system::{
-    AllocationEvent, AllocationFacts, FileKey, FileNameEvent, Losses, ModuleFacts, Phase, ProcessFacts,
-    System, ThreadFacts,
+    AllocationEvent, AllocationFacts, FileKey, FileNameEvent, ModuleFacts, Phase, ProcessFacts, System,
+    ThreadFacts,
 };
 use stackhound_trace::TraceTime;
 use stackhound_types::{Address, Pid, PointerSize, Tid};
@@ -36,7 +36,7 @@ fn allocation(event: AllocationEvent, base: u64, size: u64, flags: u32) -> impl 
 /// Records the statements 0, 1, 2, … at the times that `time` returns, and queries all times in
 /// between.
 fn check(time: impl Fn(u64) -> u64, statement: impl Fn(&mut System, u64, TraceTime)) {
-    let mut system = System::new(PointerSize::Eight, Losses::default());
+    let mut system = System::new(PointerSize::Eight);
     for n in 0..COUNT {
         statement(&mut system, n, TraceTime(time(n) as i64));
     }

@@ -5,9 +5,7 @@ use std::sync::Arc;
 
 use stackhound_etl::write::{EtlWriter, HeaderSpec, Issuer, Payload, RecordSpec, Session};
 use stackhound_etl::{EtlFile, Selection};
-use stackhound_system::{
-    Caller, Evidence, FileKey, FileObject, KeyControlBlock, Losses, Span, System, SystemStats,
-};
+use stackhound_system::{Caller, Evidence, FileKey, FileObject, KeyControlBlock, Span, System, SystemStats};
 use stackhound_trace::{Event, TraceTime};
 use stackhound_types::{Address, Pid, PointerSize, RawTime, Tid};
 
@@ -71,7 +69,7 @@ fn observed(
 ) -> System {
     let (file, _) = writer.finish().unwrap();
     let etl_file = EtlFile::open(file.into_inner().into()).unwrap();
-    let mut system = System::new(pointer_size, Losses::default());
+    let mut system = System::new(pointer_size);
     for buffer in &etl_file.index().buffers {
         let block = Arc::new(etl_file.block(buffer, selection).unwrap().0);
         for (index, entry) in block.entries().iter().enumerate() {

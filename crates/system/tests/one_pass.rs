@@ -5,8 +5,8 @@ use std::ops::Range;
 
 use proptest::prelude::*;
 use stackhound_system::{
-    FileKey, FileNameEvent, Losses, ModuleFacts, ModuleId, Phase, ProcessFacts, ProcessId, System,
-    ThreadFacts, ThreadId,
+    FileKey, FileNameEvent, ModuleFacts, ModuleId, Phase, ProcessFacts, ProcessId, System, ThreadFacts,
+    ThreadId,
 };
 use stackhound_trace::TraceTime;
 use stackhound_types::{Address, Pid, PointerSize, Tid};
@@ -96,7 +96,7 @@ fn keeps<T: PartialEq>(now: &[Option<T>], then: &[Option<T>]) -> bool {
 proptest! {
     #[test]
     fn answers_do_not_change(steps in proptest::collection::vec((0i64..3, statements()), 0..120)) {
-        let mut system = System::new(PointerSize::Eight, Losses::default());
+        let mut system = System::new(PointerSize::Eight);
         let (mut time, mut answered) = (TraceTime(0), Vec::new());
         for (wait, statement) in steps {
             if wait > 0 {

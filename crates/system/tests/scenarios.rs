@@ -6,10 +6,10 @@
 
 use stackhound_system::{
     Allocation, AllocationEvent, AllocationFacts, Caller, Completeness, Evidence, FileKey, FileNameEvent,
-    FileObject, Gap, KeyControlBlock, KeyNameEvent, Losses, MethodFacts, ModuleFacts, Phase, ProcessFacts,
+    FileObject, Gap, KeyControlBlock, KeyNameEvent, MethodFacts, ModuleFacts, Phase, ProcessFacts,
     Protection, Runtime, Span, System, ThreadFacts, ViewFacts,
 };
-use stackhound_trace::TraceTime;
+use stackhound_trace::{LossMap, TraceTime};
 use stackhound_types::{Address, Guid, PdbIdentity, Pid, PointerSize, Tid};
 
 /// One line, split into words.
@@ -281,14 +281,16 @@ fn answer(system: &System, line: &Line<'_>) -> String {
             let path = system.registry_path(KeyControlBlock(line.need("kcb")), line.name(), time);
             Some(format!("{}{path}", if path.is_complete() { "" } else { "…" }))
         }
+        "certain" => {
+            let (module, _) = system.module_at(line.pid(), line.extent().0, time).expect("a module");
+            Some(if system.is_module_certain(module.id(), time) { "yes" } else { "no" }.into())
+        }
         "complete" => Some(match system.map_complete(line.pid(), time) {
             Completeness::Complete => "yes".into(),
             Completeness::Incomplete(Gap::UnknownProcess) => "unknown".into(),
             Completeness::Incomplete(Gap::NoRundown) => "no-rundown".into(),
             Completeness::Incomplete(Gap::Forgotten) => "forgotten".into(),
-            Completeness::Incomplete(Gap::Lost(losses)) => {
-                format!("lost {}/{}", losses.events, losses.buffers)
-            }
+            Completeness::Incomplete(Gap::Lost { from, until }) => format!("lost @{}..@{}", from.0, until.0),
         }),
         word => panic!("unknown word {word}: {}", line.text),
     };
@@ -319,7 +321,7 @@ fn check_on(mut system: System, script: &str) {
 
 #[track_caller]
 fn check(script: &str) {
-    check_on(System::new(PointerSize::Eight, Losses::default()), script);
+    check_on(System::new(PointerSize::Eight), script);
 }
 
 #[test]
@@ -716,7 +718,7 @@ fn kernel_modules_belong_to_all_processes() {
          ask @5 module pid=7 0x7ff000000010 => none",
     );
     check_on(
-        System::new(PointerSize::Four, Losses::default()),
+        System::new(PointerSize::Four),
         "@2 image dcstart pid=4 0x80400000+0x1000 ntoskrnl.exe
          @3 image dcstart pid=7 0x90000000+0x1000 large.dll
          ask @3 module pid=7 0x80400010 => ntoskrnl.exe+0x10
@@ -864,11 +866,52 @@ fn a_module_map_is_complete_for_a_reason() {
          then @5 complete pid=4 => yes
          then @5 complete pid=0 => yes",
     );
+}
+
+/// A loss makes uncertain what can have changed in it: not the time before, not processes that start
+/// later, and not the time after it if a rundown at the end lists the modules.
+#[test]
+fn a_loss_hides_only_its_interval() {
+    let lossy = || {
+        let mut losses = LossMap::live();
+        losses.enter_interval(20, 30);
+        let mut system = System::new(PointerSize::Eight);
+        system.set_losses(losses);
+        system
+    };
     check_on(
-        System::new(PointerSize::Eight, Losses { events: 2, buffers: 1 }),
+        lossy(),
         "@1 process dcstart pid=7 a.exe
+         @1 process dcstart pid=9 c.exe
          @4 image dcstart pid=7 0x1000+0x100 a.exe
-         ask @4 complete pid=7 => lost 2/1",
+         @4 image dcstart pid=9 0x1000+0x100 c.exe
+         @5 image load pid=7 0x2000+0x100 b.dll
+         @35 process start pid=8 b.exe
+         @36 image load pid=8 0x1000+0x100 b.exe
+         now @19 complete pid=7 => yes
+         now @20 complete pid=7 => lost @20..@30
+         now @31 complete pid=7 => lost @20..@30
+         now @36 complete pid=8 => yes
+         @90 image dcend pid=7 0x1000+0x100 a.exe
+         then @20 complete pid=7 => lost @20..@30
+         then @30 complete pid=7 => lost @20..@30
+         then @31 complete pid=7 => yes
+         then @31 complete pid=9 => lost @20..@30
+         ask @19 certain pid=7 0x2000 => yes
+         ask @20 certain pid=7 0x2000 => no
+         then @31 certain pid=7 0x2000 => no
+         then @31 certain pid=7 0x1000 => yes
+         ask @20 certain pid=7 0x1000 => no
+         ask @31 certain pid=9 0x1000 => yes
+         ask @36 certain pid=8 0x1000 => yes",
+    );
+    // Nothing but the rundown at the end: a module can have been unloaded in the loss.
+    check_on(
+        lossy(),
+        "@90 image dcend pid=7 0x1000+0x100 a.exe
+         then @19 complete pid=7 => lost @20..@30
+         then @31 complete pid=7 => yes
+         then @19 certain pid=7 0x1000 => no",
     );
 }
 

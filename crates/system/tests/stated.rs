@@ -1,7 +1,7 @@
 //! The times of statements, and the statements of two sources about one process.
 
 use stackhound_system::{
-    FileKey, FileNameEvent, FileObject, Losses, Phase, ProcessDetails, ProcessFacts, ProcessId, System,
+    FileKey, FileNameEvent, FileObject, Phase, ProcessDetails, ProcessFacts, ProcessId, System,
 };
 use stackhound_trace::TraceTime;
 use stackhound_types::{Address, FileTime, Pid, PointerSize};
@@ -9,7 +9,7 @@ use stackhound_types::{Address, FileTime, Pid, PointerSize};
 const KEY: FileKey = FileKey(0x100);
 
 fn system() -> System {
-    System::new(PointerSize::Eight, Losses::default())
+    System::new(PointerSize::Eight)
 }
 
 fn name_at(system: &System, object: u64, time: i64) -> Option<(String, i64)> {

@@ -40,7 +40,7 @@ pub use capture::{Capture, Grouping, Machine, several_captures};
 pub use error::Error;
 pub use event::{Event, EventKey, TraceTime};
 pub use filter::{HeaderFilter, ProviderFilter};
-pub use loss::LossMap;
+pub use loss::{LossMap, LossPeriod};
 pub use merge::TimeBase;
 pub use ordered::Ordered;
 #[cfg(unix)]

@@ -42,14 +42,49 @@ impl Intervals {
 
     /// Whether an interval overlaps this one.
     fn meet(&self, from: i64, until: i64) -> bool {
+        self.first_in(from, until).is_some()
+    }
+
+    /// The interval that contains a time, or the times between two intervals that do. Inclusive.
+    fn around(&self, time: i64) -> (i64, i64) {
+        let next = self.0.partition_point(|&(_, end)| end < time);
+        let from = next.checked_sub(1).map_or(i64::MIN, |before| self.0[before].1.saturating_add(1));
+        match self.0.get(next) {
+            Some(&(begin, end)) if begin <= time => (begin, end),
+            Some(&(begin, _)) => (from, begin.saturating_sub(1)),
+            None => (from, i64::MAX),
+        }
+    }
+
+    /// Twice the number of intervals that begin at or before a time, less one if the last of them has
+    /// not ended by then.
+    fn bounds_before(&self, time: i64) -> u32 {
+        let ended = self.0.partition_point(|&(_, end)| end < time);
+        let is_inside = self.0.get(ended).is_some_and(|&(begin, _)| begin <= time);
+        2 * ended as u32 + u32::from(is_inside)
+    }
+
+    /// The first interval that overlaps this one.
+    fn first_in(&self, from: i64, until: i64) -> Option<(i64, i64)> {
         let first = self.0.partition_point(|&(_, end)| end < from);
-        self.0.get(first).is_some_and(|&(begin, _)| begin <= until)
+        self.0.get(first).copied().filter(|&(begin, _)| begin <= until)
+    }
+
+    /// The last interval that overlaps this one.
+    fn last_in(&self, from: i64, until: i64) -> Option<(i64, i64)> {
+        let next = self.0.partition_point(|&(begin, _)| begin <= until);
+        next.checked_sub(1).map(|last| self.0[last]).filter(|&(_, end)| end >= from)
     }
 
     fn forget_before(&mut self, time: i64) {
         let over = self.0.partition_point(|&(_, end)| end < time);
         self.0.drain(..over);
     }
+}
+
+/// The intersection of two intervals that overlap.
+fn within(one: (i64, i64), other: (i64, i64)) -> (i64, i64) {
+    (one.0.max(other.0), one.1.min(other.1))
 }
 
 /// The latest buffer of a processor.
@@ -240,6 +275,9 @@ impl Source {
         if let Some(from) = self.unseen_since() {
             self.lost.insert(from, i64::MAX);
         }
+        if !self.gaps.is_empty() && self.lost.0.is_empty() {
+            self.lost.insert(i64::MIN, i64::MAX);
+        }
     }
 
     /// The time since when a missing buffer can belong to a processor of which the file has no
@@ -275,6 +313,16 @@ impl Entered {
     }
 }
 
+/// Identifies the times that lie in the same loss intervals: one interval, or what is between two of
+/// them. Two times with equal values have the same answers about losses before and after them.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct LossPeriod {
+    /// Twice the number of intervals that begin before the time, less one in such an interval.
+    bounds: u32,
+    /// The number of blocks entered so far that can have changed intervals.
+    revision: u32,
+}
+
 /// The loss intervals of a trace.
 ///
 /// After a first pass over the trace, all intervals are known ([`LossMap::surveyed`]). Otherwise
@@ -288,6 +336,10 @@ pub struct LossMap {
     /// Whether a loss is known, or a missing buffer whose time is not known yet.
     is_lossy: bool,
     damaged_buffers: u64,
+    /// Intervals in which records of any source can be missing.
+    anywhere: Intervals,
+    /// See [`LossPeriod`].
+    revision: u32,
 }
 
 impl LossMap {
@@ -311,9 +363,12 @@ impl LossMap {
         let mut blocks = survey.into_extents();
         blocks.sort_unstable_by_key(|block| (block.source, block.offset));
         for (number, source) in map.sources.iter_mut().enumerate() {
+            // A damaged buffer of which no record could be read has no times either.
             let is_unread = |buffer: &&BufferRef| {
                 let location = (number as u16, buffer.offset);
-                blocks.binary_search_by_key(&location, |block| (block.source, block.offset)).is_err()
+                let block = blocks.binary_search_by_key(&location, |block| (block.source, block.offset));
+                block
+                    .map_or(true, |block| blocks[block].extent.is_cut && blocks[block].extent.times.is_none())
             };
             let gaps = source.gaps.len();
             source.add_unread(trace.indexes()[number].buffers.iter().filter(is_unread));
@@ -364,7 +419,8 @@ impl LossMap {
             known.insert(from, until);
         }
         let source = self.sources.get(usize::from(source));
-        source.is_some_and(|source| source.is_unresolved || source.lost.0 != known.0)
+        !self.anywhere.0.is_empty()
+            || source.is_some_and(|source| source.is_unresolved || source.lost.0 != known.0)
     }
 
     /// Whether no record is known to be missing from the trace so far.
@@ -394,21 +450,83 @@ impl LossMap {
         entered.is_marked |= source.buffers.is_empty() && origin.after_loss;
         source.enter_at(origin.file_offset, event.processor(), times, entered);
         self.is_lossy |= entered.is_marked || entered.is_cut || !source.lost.0.is_empty();
+        self.revision += u32::from(self.is_lossy);
         source.lost.forget_before(oldest);
         source.processors.values_mut().for_each(|of| of.lost.forget_before(oldest));
     }
 
+    /// Enters an interval in which records of any source and processor can be missing.
+    pub fn enter_interval(&mut self, from: i64, until: i64) {
+        self.anywhere.insert(from, until);
+        self.is_lossy = true;
+        self.revision += 1;
+    }
+
     /// Whether records of a source between these two times (inclusive) may be missing.
     pub fn between(&self, source: u16, from: i64, until: i64) -> bool {
-        let Some(source) = self.sources.get(usize::from(source)).filter(|_| self.is_lossy) else {
+        if !self.is_lossy {
             return false;
-        };
-        source.lost.meet(from, until) || (!self.is_complete && source.is_open(None, until))
+        }
+        let of = self.sources.get(usize::from(source));
+        self.anywhere.meet(from, until) || of.is_some_and(|of| self.first_of(of, from, until).is_some())
     }
 
     /// Whether records of any source between these two times (inclusive) may be missing.
     pub fn anywhere_between(&self, from: i64, until: i64) -> bool {
-        (0..self.sources.len()).any(|source| self.between(source as u16, from, until))
+        self.first_between(from, until).is_some()
+    }
+
+    /// The earliest interval in which records of any source between these two times (inclusive) may
+    /// be missing.
+    pub fn first_between(&self, from: i64, until: i64) -> Option<(i64, i64)> {
+        if !self.is_lossy {
+            return None;
+        }
+        let of_sources = self.sources.iter().filter_map(|source| self.first_of(source, from, until));
+        of_sources.chain(self.anywhere.first_in(from, until)).min()
+    }
+
+    /// The latest interval in which records of any source between these two times (inclusive) may be
+    /// missing.
+    pub fn last_between(&self, from: i64, until: i64) -> Option<(i64, i64)> {
+        if !self.is_lossy {
+            return None;
+        }
+        let open = self.sources.iter().filter(|_| !self.is_complete).filter_map(|of| of.open_from(None));
+        let open = open.filter(|open| *open <= until).map(|open| (open, i64::MAX));
+        let lost = self.sources.iter().map(|source| &source.lost).chain([&self.anywhere]);
+        lost.filter_map(|lost| lost.last_in(from, until)).chain(open).max()
+    }
+
+    /// The first interval of a source that overlaps this one. One that has not ended as far as is
+    /// known reaches to the end of time.
+    fn first_of(&self, source: &Source, from: i64, until: i64) -> Option<(i64, i64)> {
+        let open = || source.open_from(None).filter(|open| !self.is_complete && *open <= until);
+        source.lost.first_in(from, until).or_else(|| open().map(|open| (open, i64::MAX)))
+    }
+
+    /// The times around a time (inclusive) that lie in the same intervals, as far as is known.
+    pub fn around(&self, time: i64) -> (i64, i64) {
+        if !self.is_lossy {
+            return (i64::MIN, i64::MAX);
+        }
+        let lost = self.sources.iter().map(|source| &source.lost).chain([&self.anywhere]);
+        let (from, until) = lost.map(|lost| lost.around(time)).fold((i64::MIN, i64::MAX), within);
+        let open = self.sources.iter().filter(|_| !self.is_complete).filter_map(|of| of.open_from(None));
+        let around_open = |open| if open <= time { (open, i64::MAX) } else { (i64::MIN, open - 1) };
+        open.map(around_open).fold((from, until), within)
+    }
+
+    /// Identifies the times around a time that lie in the same intervals, as far as is known.
+    pub fn period(&self, time: i64) -> LossPeriod {
+        if !self.is_lossy {
+            return LossPeriod::default();
+        }
+        let lost = self.sources.iter().map(|source| &source.lost).chain([&self.anywhere]);
+        let open = self.sources.iter().filter(|_| !self.is_complete).filter_map(|of| of.open_from(None));
+        let bounds: u32 = lost.map(|lost| lost.bounds_before(time)).sum();
+        let open = open.filter(|open| *open <= time).count() as u32;
+        LossPeriod { bounds: bounds + open, revision: if self.is_complete { 0 } else { self.revision } }
     }
 
     /// Whether records of one processor between these two times (inclusive) may be missing.
@@ -417,7 +535,8 @@ impl LossMap {
             return false;
         };
         let lost = source.processors.get(&processor).is_some_and(|of| of.lost.meet(from, until));
-        lost || source.is_unresolved || (!self.is_complete && source.is_open(Some(processor), until))
+        let is_open = || source.open_from(Some(processor)).is_some_and(|open| open <= until);
+        lost || source.is_unresolved || self.anywhere.meet(from, until) || (!self.is_complete && is_open())
     }
 }
 
@@ -432,13 +551,12 @@ impl Source {
         self.gaps.sort_by_key(|gap| (gap.missing.epoch, gap.missing.first));
     }
 
-    /// Whether a loss of one processor, or of any, began at `until` or earlier and has not ended as
-    /// far as is known.
-    fn is_open(&self, processor: Option<Option<u16>>, until: i64) -> bool {
+    /// The time at which the first loss of one processor, or of any, began that has not ended as far
+    /// as is known.
+    fn open_from(&self, processor: Option<Option<u16>>) -> Option<i64> {
         let of = self.processors.iter().filter(|(of, _)| processor.is_none_or(|processor| **of == processor));
-        let mut open = of.filter_map(|(_, of)| self.open_since(of.latest.as_ref()?, self.reached));
-        open.any(|from| from <= until)
-            || (processor.is_none() && self.unseen_since().is_some_and(|from| from <= until))
+        let open = of.filter_map(|(_, of)| self.open_since(of.latest.as_ref()?, self.reached));
+        open.chain(self.unseen_since().filter(|_| processor.is_none())).min()
     }
 }
 
@@ -463,6 +581,13 @@ mod tests {
             let until = from + length;
             prop_assert_eq!(intervals.meet(from, until), times[from as usize..=until as usize].contains(&true));
             prop_assert!(intervals.0.windows(2).all(|pair| pair[0].1 < pair[1].0));
+            let of = |time: i64| times.get(time as usize).is_some_and(|lost| *lost);
+            let (first, last) = intervals.around(from);
+            let same = (0..80).filter(|time| intervals.bounds_before(*time) == intervals.bounds_before(from));
+            for time in same.clone() {
+                prop_assert!(first <= time && time <= last && of(time) == of(from));
+            }
+            prop_assert!(same.count() as i64 == last.min(79) - first.max(0) + 1);
             intervals.forget_before(from);
             prop_assert_eq!(intervals.meet(from, until), times[from as usize..=until as usize].contains(&true));
         }

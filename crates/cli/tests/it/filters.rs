@@ -117,13 +117,15 @@ fn the_module_decides_where_it_can() {
     let calls = "event = PerfInfo/SysCallEnter and";
     let all = chosen(&["--event", "PerfInfo/SysCallEnter"]).0;
     let filter = format!("{calls} not stack.symbol ~ 'zzz.dll!Nt*'");
+    // In the loss interval of the demo, code outside of modules can be in one that is not known.
     let (found, errors) = chosen(&["--where", &filter]);
-    assert_eq!(found, all);
-    assert!(!errors.contains("undecided"), "{errors}");
+    let undecided = all.len() - found.len();
+    assert!(found.iter().all(|location| all.contains(location)) && undecided < all.len() / 100);
+    assert!(errors.contains(&format!("{undecided} events undecided")), "{errors}");
     let output = unnamed(&["events", "--where", &filter]);
     let errors = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(String::from_utf8(output.stdout).unwrap().lines().count(), all.len());
-    assert!(!errors.contains("undecided"), "{errors}");
+    assert_eq!(String::from_utf8(output.stdout).unwrap().lines().count(), found.len());
+    assert!(errors.contains(&format!("{undecided} events undecided")), "{errors}");
     // All names of ntdll.dll match, and nearly all system calls have such a frame.
     let filter = format!("{calls} stack.symbol ~ 'ntdll.dll!*'");
     let (found, _) = chosen(&["--where", &filter]);

@@ -259,9 +259,10 @@ fn pictures_show_their_selection_without_idle_processors() {
 /// Without symbols, no frame of an image has a name.
 #[test]
 fn unnamed_frames_fold_by_module() {
-    let offsets = folded(&[]);
-    let samples = events(&["--event", "PerfInfo/SampledProfile"]);
-    // No address in no module is of both kinds here.
+    // Before the loss, no address in no module is of both kinds.
+    let window = ["--to", "+0.2s"];
+    let offsets = folded(&window);
+    let samples = events(&[&window[..], &["--event", "PerfInfo/SampledProfile"]].concat());
     let backings: BTreeMap<&str, &str> = samples
         .iter()
         .flat_map(|event| event["stack"]["frames"].as_array().unwrap())
@@ -293,10 +294,10 @@ fn unnamed_frames_fold_by_module() {
         }
         paths
     };
-    assert_eq!(shown(&[]), expected);
-    let kept = shown(&["--offsets"]).into_values().sum::<u64>();
-    assert_eq!(kept, offsets.values().sum::<u64>());
-    assert!(shown(&["--offsets"]).len() > expected.len());
+    assert_eq!(shown(&window), expected);
+    let with_offsets = shown(&[&window[..], &["--offsets"]].concat());
+    assert_eq!(with_offsets.values().sum::<u64>(), offsets.values().sum::<u64>());
+    assert!(with_offsets.len() > expected.len());
 }
 
 /// The number of samples with a frame of each category, in the Firefox profile of a trace.
@@ -326,25 +327,26 @@ fn samples_by_category(etl_file: &Path, arguments: &[&str]) -> BTreeMap<String, 
 
 #[test]
 fn code_is_unbacked_or_unknown_as_in_events() {
-    // The attack runs from private memory; some stacks are older than the modules of their process.
-    for (event, has) in [("PerfInfo/SampledProfile", [true, false]), ("Thread/CSwitch", [true, true])] {
+    // The attack runs from private memory; some stacks are older than the modules of their process, and
+    // the trace has a loss.
+    for event in ["PerfInfo/SampledProfile", "Thread/CSwitch"] {
         let found = samples_by_category(&DEMO.etl_file, &["--samples", event]);
         let events = events(&["--event", event]);
-        for ((category, backing), has) in
-            [("Unbacked", "unbacked"), ("Unknown", "unknown")].into_iter().zip(has)
-        {
+        for (category, backing) in [("Unbacked", "unbacked"), ("Unknown", "unknown")] {
             let is_in = |event: &&Value| {
                 let mut frames = event["stack"]["frames"].as_array().unwrap().iter();
-                frames.any(|frame| frame["backing"] == backing)
+                // Frames with a name have its category, even where records are missing.
+                frames.any(|frame| frame["backing"] == backing && frame["module"].is_null())
             };
             let expected = events.iter().filter(is_in).count() as u64;
             assert_eq!(found.get(category).copied().unwrap_or(0), expected, "{event}: {category}");
-            assert_eq!(expected > 0, has, "{event}: {category}");
+            assert!(expected > 0, "{event}: {category}");
         }
     }
     let image = String::from_utf8(written("b.svg", &[])).unwrap();
     assert!(image.contains(">[unbacked] (unbacked, ") && image.contains(">unbacked</text>"));
-    assert!(!image.contains(">unknown</text>"));
+    let before = String::from_utf8(written("b.svg", &["--to", "+0.2s"])).unwrap();
+    assert!(image.contains(">unknown</text>") && !before.contains(">unknown</text>"));
     // Without modules, nothing is known.
     let off = samples_by_category(&DEMO.etl_file, &["--symbols", "off"]);
     assert_eq!(off.get("Unbacked"), None);

@@ -316,7 +316,7 @@ fn add_thread(
         rows.text(c.name, name);
     }
     c.span.set(rows, thread.span(), clock);
-    let time = thread.observed().unwrap_or(thread.span().from);
+    let time = thread.thread_events().map_or(thread.span().from, |(first, _)| first);
     let Ok(start) = state.thread_start(thread, time) else { return };
     c.facts.set(rows, &start.facts());
     if let Ok((module, _)) = start.module {

@@ -150,12 +150,8 @@ fn answers_state_the_missing_evidence() {
     for (given, reasons, inputs) in [
         (whole, vec![], vec![]),
         (Given { map_is_complete: false, ..whole }, vec![map], vec![Modules]),
-        (Given { has_losses: true, ..whole }, vec![events], vec![Stack, Modules]),
-        (
-            Given { map_is_complete: false, has_losses: true, ..whole },
-            vec![map, events],
-            vec![Stack, Modules],
-        ),
+        (Given { has_losses: true, ..whole }, vec![events], vec![Modules]),
+        (Given { map_is_complete: false, has_losses: true, ..whole }, vec![map, events], vec![Modules]),
         (Given { user: missing, ..whole }, vec![Reason::StackMissing], vec![Stack]),
         (
             Given { user: missing, map_is_complete: false, ..whole },

@@ -28,6 +28,7 @@ pub fn read(
             system.observe(&event);
         }
         let (survey, losses) = StackSurvey::of(trace);
+        system.set_losses(losses.clone());
         Correlator::two_pass(window, trace.time_bases(), losses, survey)
     } else {
         Correlator::one_pass(window, trace.time_bases(), LossMap::of(trace))

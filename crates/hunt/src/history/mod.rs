@@ -13,7 +13,7 @@ use stackhound_etl::Clock;
 use stackhound_frames::{Code, Frame};
 use stackhound_pipeline::EventView;
 use stackhound_schema::kernel::{hook_id, view};
-use stackhound_system::{Completeness, Evidence, Gap, ProcessId, Span, System, is_same_name};
+use stackhound_system::{Evidence, ProcessId, Span, System, is_same_name};
 use stackhound_trace::{EventKey, TraceTime};
 use stackhound_types::{Address, Mode, Pid};
 
@@ -424,7 +424,8 @@ impl ProcessMemory {
     }
 }
 
-/// Whether events are known to be missing from the trace.
-pub(super) fn has_losses(system: &System) -> bool {
-    matches!(system.map_complete_in(ProcessId::SYSTEM), Completeness::Incomplete(Gap::Lost(_)))
+/// Whether events about the memory of a process, up to a time, can be missing.
+pub(super) fn has_losses(system: &System, process: Option<ProcessId>, time: TraceTime) -> bool {
+    let since = process.map_or(Span::BEGINNING, |process| system.process(process).span().from);
+    !system.is_gapless(since, time)
 }

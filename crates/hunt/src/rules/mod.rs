@@ -61,7 +61,7 @@ impl RuleSession {
         let at = Position { time: view.utc().0, record };
         let checked = self.checked.replace(view.time());
         if let Some(checked) = checked
-            && !view.trace_state().is_gapless(checked, view.time())
+            && !view.trace_state().system().is_gapless(checked, view.time())
         {
             self.rules.lose(at.time);
         }

@@ -129,7 +129,7 @@ impl<'c> EventView<'c> {
     fn certain(&self, names: impl Iterator<Item = StatedName<'c>>) -> Result<&'c str, Missing> {
         let mut reason = Missing::NoRundown;
         for name in names {
-            if self.trace_state().is_gapless(name.stated, self.time()) {
+            if self.trace_state().system().is_gapless(name.stated, self.time()) {
                 return Ok(name.text);
             }
             reason = Missing::Lost;

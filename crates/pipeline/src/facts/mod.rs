@@ -53,21 +53,18 @@ impl<'c> ThreadStart<'c> {
 }
 
 impl TraceState {
-    /// Whether no event between two times, in any order, can be missing.
-    pub fn is_gapless(&self, one: TraceTime, other: TraceTime) -> bool {
-        let losses = self.losses();
-        one == other || losses.is_lossless() || !losses.anywhere_between(one.min(other).0, one.max(other).0)
-    }
-
     /// The process that has an id at a time, or had it last.
-    pub(crate) fn process_of(&self, pid: Pid, time: TraceTime) -> Result<ProcessRef<'_>, Missing> {
+    ///
+    /// # Errors
+    /// The reason why it is not known.
+    pub fn process_of(&self, pid: Pid, time: TraceTime) -> Result<ProcessRef<'_>, Missing> {
         let process = self.system().process_of_event(pid, time).ok_or(Missing::NoRundown)?;
         if pid.is_kernel_only() {
             return Ok(process);
         }
         let (first, last) = process.observed().ok_or(Missing::NoRundown)?;
         let nearest = time.clamp(first, last);
-        if self.is_gapless(nearest, time) { Ok(process) } else { Err(Missing::Lost) }
+        if self.system().is_gapless(nearest, time) { Ok(process) } else { Err(Missing::Lost) }
     }
 
     /// Whether a process had its id at a time too.
@@ -106,17 +103,21 @@ impl TraceState {
         }
         let (first, last) = thread.process_observed().ok_or(Missing::NoRundown)?;
         let nearest = time.clamp(first, last);
-        if self.is_gapless(nearest, time) { Ok(thread.process()) } else { Err(Missing::Lost) }
+        if self.system().is_gapless(nearest, time) { Ok(thread.process()) } else { Err(Missing::Lost) }
     }
 
     /// The thread that has an id at a time, or had it last.
-    pub(crate) fn thread_of(&self, tid: Tid, time: TraceTime) -> Result<ThreadRef<'_>, Missing> {
+    ///
+    /// # Errors
+    /// The reason why it is not known.
+    pub fn thread_of(&self, tid: Tid, time: TraceTime) -> Result<ThreadRef<'_>, Missing> {
         let thread = self.system().thread_of_event(tid, time).ok_or(Missing::NoRundown)?;
         if tid == Tid(0) {
             return Ok(thread);
         }
-        let stated = thread.observed().ok_or(Missing::NoRundown)?;
-        if self.is_gapless(stated, time) { Ok(thread) } else { Err(Missing::Lost) }
+        let (first, last) = thread.thread_events().ok_or(Missing::NoRundown)?;
+        let is_certain = self.system().is_gapless(first, time) || self.system().is_gapless(time, last);
+        if is_certain { Ok(thread) } else { Err(Missing::Lost) }
     }
 
     /// The start of a thread, with the module at a time.
@@ -134,7 +135,7 @@ impl TraceState {
     }
 
     /// UTC time of a time in the trace.
-    pub(crate) fn utc(&self, time: TraceTime) -> FileTime {
+    pub fn utc(&self, time: TraceTime) -> FileTime {
         self.clock().to_file_time(RawTime(time.0))
     }
 }
@@ -171,10 +172,10 @@ impl<'c> EventView<'c> {
     /// The times around that of the event at which its [stated ids](EventView::stated_ids) refer to
     /// the same process and thread, and all facts about these are the same: the intersection of the
     /// ranges. `None` if the facts can change from one event to the next, because the state still
-    /// grows or because records are missing.
+    /// grows.
     pub fn owner_validity(&self) -> Option<[ValidityRange; 3]> {
         let (state, time) = (self.trace_state(), self.time());
-        if !state.is_final() || !state.losses().is_lossless() {
+        if !state.is_final() {
             return None;
         }
         let (system, tid) = (state.system(), self.tid());
@@ -216,5 +217,5 @@ fn module_at<'c>(
     // The last events of a process follow its end.
     let in_process = || system.module_in(process.id(), address, time.min(process.span().to));
     let (module, rva) = of_kernel.or_else(in_process).ok_or(Missing::NoRundown)?;
-    if state.is_gapless(module.stated(), time) { Ok((module, rva)) } else { Err(Missing::Lost) }
+    if system.is_module_certain(module.id(), time) { Ok((module, rva)) } else { Err(Missing::Lost) }
 }

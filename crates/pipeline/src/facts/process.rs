@@ -195,7 +195,7 @@ impl<'c> ProcessView<'c> {
 
     /// Whether all modules of the process are known.
     pub fn has_all_modules(&self) -> bool {
-        self.state.system().map_complete_in(self.process.id()) == Completeness::Complete
+        self.state.system().map_complete_in(self.process.id(), self.time) == Completeness::Complete
     }
 
     /// Identifies the process among all that had its id: the id, and the start time, or `0` if it

@@ -138,7 +138,12 @@ fn is_weaker(found: &Value, expected: &Value) -> bool {
         (Value::Object(found), Value::Object(expected)) => {
             found.len() == expected.len() && found.iter().all(|(key, value)| is_weaker(value, &expected[key]))
         }
-        _ => found == expected,
+        (Value::Array(found), Value::Array(expected)) => {
+            found.len() == expected.len()
+                && found.iter().zip(expected).all(|(found, expected)| is_weaker(found, expected))
+        }
+        // Of frames, where the cut trace shows a loss earlier than the whole one.
+        _ => found == expected || found == "unknown" || found == "undetermined",
     }
 }
 
@@ -150,7 +155,7 @@ fn check_uncertain(found: &str, expected: &str, location: &str) {
     let (stack, whole) = (found["stack"].take(), expected["stack"].take());
     let also = stack["also"].as_array().into_iter().flatten();
     let is_uncertain = also.chain([&stack["state"]]).any(|state| UNCERTAIN.iter().any(|name| state == name));
-    assert!(stack == whole || is_uncertain, "{location}: {stack} {whole}");
+    assert!(is_weaker(&stack, &whole) || is_uncertain, "{location}: {stack} {whole}");
     let (call, of_whole) = (found["syscall"].take(), expected["syscall"].take());
     let is_open = ["lost", "unconfirmed", "unknown-thread"].iter().any(|end| call["completion"] == **end);
     assert!(call == of_whole || is_open, "{location}: {call} {of_whole}");

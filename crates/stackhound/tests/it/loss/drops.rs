@@ -213,7 +213,7 @@ pub fn without(bytes: &[u8], dropped: &[&BufferRef]) -> Vec<u8> {
 }
 
 /// The offset in the complete file of a buffer of the shorter file.
-fn original(offset: u64, dropped: &[&BufferRef]) -> u64 {
+pub fn original(offset: u64, dropped: &[&BufferRef]) -> u64 {
     dropped.iter().fold(offset, |offset, buffer| {
         if offset >= buffer.offset { offset + u64::from(buffer.size) } else { offset }
     })

@@ -9,6 +9,7 @@ mod answers;
 mod bound;
 pub mod drops;
 mod facts;
+mod survive;
 mod times;
 
 use stackhound_scenario::{Mix, Scenario};
