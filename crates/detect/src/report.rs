@@ -320,6 +320,21 @@ pub struct EventContext {
     pub created_files: Vec<CreatedFile>,
     /// Other reports that the image of the process was tampered with, in the order of time.
     pub tampering: Vec<TamperingReport>,
+    /// The loss that makes the modules of the stack's process uncertain, if one does.
+    pub lost: Option<LossReport>,
+}
+
+/// A loss that makes the modules of the stack's process at the time of the event uncertain.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LossReport {
+    /// The process id.
+    pub pid: u32,
+    /// File name of the program; empty if not known.
+    pub process: String,
+    /// The begin of the loss interval in units of 100 ns since 1601; `None` if it is not known.
+    pub from: Option<u64>,
+    /// The end of the loss interval; `None` if it is not known.
+    pub until: Option<u64>,
 }
 
 /// The match of a rule, in addition to its answer.

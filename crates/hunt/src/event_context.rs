@@ -1,14 +1,15 @@
 //! Evaluated events with all facts that outputs show.
 
 use stackhound_detect::report::{
-    EventContext, EventReport, FrameReport, FunctionReport, MemoryReport, ProcessReport, RegionReport,
-    SourceLocation,
+    EventContext, EventReport, FrameReport, FunctionReport, LossReport, MemoryReport, ProcessReport,
+    RegionReport, SourceLocation,
 };
 use stackhound_detect::{Case, MemoryKind, Part, Services as Ran};
 use stackhound_frames::{Code, Region, RegionKind, Summary};
 use stackhound_pipeline::{EventView, Missing, NameOrigin, ProcessView, ThreadStart};
 use stackhound_stacks::StackState;
-use stackhound_system::System;
+use stackhound_system::{Completeness, Gap, ProcessId, Span, System};
+use stackhound_trace::TraceTime;
 use stackhound_types::{Mode, Pid, Tid};
 
 use super::services::Files;
@@ -55,8 +56,27 @@ impl HuntSession {
             stack,
             created_files: Vec::new(),
             tampering: Vec::new(),
+            lost: all.stack_context.owner.process.and_then(|process| loss(view, process)),
         }
     }
+}
+
+/// The loss that makes the modules of a process at the time of the event uncertain.
+fn loss(view: &EventView<'_>, process: ProcessId) -> Option<LossReport> {
+    let state = view.trace_state();
+    let Completeness::Incomplete(Gap::Lost { from, until }) =
+        state.system().map_complete_in(process, view.time())
+    else {
+        return None;
+    };
+    let utc = |time: TraceTime| u64::try_from(state.utc(time).0).ok();
+    let process = state.system().process(process);
+    Some(LossReport {
+        pid: process.pid().0,
+        process: process.image_name().to_owned(),
+        from: if from == Span::BEGINNING { None } else { utc(from) },
+        until: if until == Span::OPEN { None } else { utc(until) },
+    })
 }
 
 /// The acting process and thread.

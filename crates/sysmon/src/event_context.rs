@@ -86,6 +86,7 @@ pub(crate) fn event_context(
         stack,
         created_files,
         tampering,
+        lost: None,
     }
 }
 

@@ -3,9 +3,9 @@
 use std::fmt;
 
 use serde_json::json;
-use stackhound_detect::report::{EventContext, Finding, FrameReport, ProcessReport};
+use stackhound_detect::report::{EventContext, Finding, FrameReport, LossReport, ProcessReport};
 use stackhound_detect::tuning::Suppression;
-use stackhound_detect::{Analytic, Verdict};
+use stackhound_detect::{Analytic, Input, Verdict};
 use stackhound_types::HexBytes;
 
 use crate::json::value::{Hex, Time};
@@ -156,6 +156,11 @@ pub(crate) fn suppression(cause: &Suppression) -> String {
 pub(crate) fn missing(finding: &Finding) -> Vec<&str> {
     let of_rule = finding.rule_match.iter().flat_map(|found| &found.missing).map(String::as_str);
     finding.outcome.missing.iter().map(|input| input.name()).chain(of_rule).collect()
+}
+
+/// The loss that makes modules a missing input.
+pub(crate) fn loss<'c>(event_context: &'c EventContext, finding: &Finding) -> Option<&'c LossReport> {
+    event_context.lost.as_ref().filter(|_| finding.outcome.missing.has(Input::Modules))
 }
 
 /// FNV-1a over texts and their ends: a 64-bit hash that is the same on all machines and in all

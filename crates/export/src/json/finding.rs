@@ -44,6 +44,9 @@ pub struct Finding<'a> {
     /// names of fields in conditions, of functions that ask the running system, and `events` if events
     /// were lost.
     inputs_missing: Vec<&'a str>,
+    /// The loss that makes modules a missing input; null if they are missing for another reason, or are
+    /// not missing.
+    lost: Option<Lost<'a>>,
     /// ATT&CK techniques.
     attack: Vec<&'a str>,
     /// Key of the alert that contains the finding. Null if all answers about the event are
@@ -81,6 +84,21 @@ pub struct Finding<'a> {
     created_files: Vec<CreatedFile<'a>>,
     /// Other reports that the image of the process was tampered with, in the order of time.
     tampering: Vec<Tampering<'a>>,
+}
+
+/// An interval in which records are missing, so that not all modules of the stack's process are known at
+/// the time of the event.
+#[derive(Clone, Copy, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
+struct Lost<'a> {
+    /// Id of the process.
+    pid: u32,
+    /// File name of its program.
+    process: Option<&'a str>,
+    /// Begin of the interval; null if it is not known.
+    from: Option<Time>,
+    /// End of the interval; null if it is not known.
+    until: Option<Time>,
 }
 
 /// A rule and its match.
@@ -258,6 +276,12 @@ impl<'a> Finding<'a> {
             explanation: shown::explanation(event_context, finding),
             inputs_used: shown::used(finding),
             inputs_missing: shown::missing(finding),
+            lost: shown::loss(event_context, finding).map(|lost| Lost {
+                pid: lost.pid,
+                process: known(&lost.process),
+                from: lost.from.and_then(Time::from_ticks),
+                until: lost.until.and_then(Time::from_ticks),
+            }),
             attack: finding.analytic.techniques(),
             alert: known(&finding.alert),
             suppressed: finding.suppressed.as_deref().map(Suppressed::new),

@@ -7,7 +7,7 @@ use proptest::option;
 use proptest::prelude::*;
 use stackhound_detect::baseline::Novelty;
 use stackhound_detect::report::{
-    CreatedFile, EarlierEvent, EventContext, EventReport, Finding, FrameReport, FunctionReport,
+    CreatedFile, EarlierEvent, EventContext, EventReport, Finding, FrameReport, FunctionReport, LossReport,
     ProcessReport, RegionReport, RuleMatch, SourceLocation, TamperingReport,
 };
 use stackhound_detect::tuning::{SuppressedBy, Suppression};
@@ -338,6 +338,13 @@ prop_compose! {
 }
 
 prop_compose! {
+    fn lost()(pid in any::<u32>(), process in text(), from in option::of(any::<u64>()),
+        until in option::of(any::<u64>())) -> LossReport {
+        LossReport { pid, process, from, until }
+    }
+}
+
+prop_compose! {
     fn region()(address in any::<u64>(), size in option::of(any::<u64>()), protection in option::of(any::<u32>()),
         old_protection in option::of(any::<u32>())) -> RegionReport {
         RegionReport { address, size, protection, old_protection }
@@ -366,12 +373,13 @@ prop_compose! {
         process in process(), event in event(), stack in vec(frame(), 0..60), summary in text(),
         kernel_summary in text(), modules in proptest::array::uniform2(option::of(text().prop_filter("a name", |name| !name.is_empty()))),
         states in proptest::sample::subsequence(vec!["lost", "ambiguous", "complete"], 0..3), contains_unbacked in contains_unbacked(), has_user_part in any::<bool>(),
-        created_files in vec(created_file(), 0..3), tampering in vec(tampering(), 0..3)) -> EventContext {
+        created_files in vec(created_file(), 0..3),
+        (tampering, lost) in (vec(tampering(), 0..3), option::of(lost()))) -> EventContext {
         let location = SourceLocation { file: location.0, record: location.1 };
         let [final_user_module, final_kernel_module] = modules;
         EventContext {
             location, count, time, host, process, event, stack, states, summary, kernel_summary, final_user_module,
-            final_kernel_module, contains_unbacked, has_user_part, created_files, tampering,
+            final_kernel_module, contains_unbacked, has_user_part, created_files, tampering, lost,
         }
     }
 }

@@ -185,6 +185,18 @@ impl Block<'_> {
         if !missing.is_empty() {
             writeln!(out, "  Missing evidence: {}.", text(&missing.join(", ")))?;
         }
+        if let Some(lost) = shown::loss(self.event, finding) {
+            let time =
+                |bound: Option<u64>, unknown: &str| bound.and_then(shown::time).unwrap_or(unknown.to_owned());
+            let (from, until) = (time(lost.from, "the beginning"), time(lost.until, "the end"));
+            let process = if lost.process.is_empty() { "process" } else { &lost.process };
+            writeln!(
+                out,
+                "  Modules of {} ({}): records from {from} to {until} are missing.",
+                text(process),
+                lost.pid
+            )?;
+        }
         if let Some(found) = finding.rule_match.as_ref().filter(|found| !found.earlier.is_empty()) {
             let one = |event: &EarlierEvent| {
                 let time = event.time.and_then(shown::time).unwrap_or_else(|| "time unknown".to_owned());
