@@ -8,8 +8,8 @@ use zerocopy::byteorder::little_endian::{I64, U32, U64};
 
 use crate::error::Error;
 use crate::event_id::kernel_process::{PROCESS_RUNDOWN, PROCESS_START};
-use crate::kernel::view::Utf16;
 use crate::kernel::view::read::{Reader, pid};
+use crate::text::Utf16;
 
 /// The start of a process, or its mention in a rundown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

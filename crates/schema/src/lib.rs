@@ -37,6 +37,7 @@ pub mod system;
 mod tdh;
 #[cfg(test)]
 mod testing;
+mod text;
 mod tracelogging;
 mod value;
 mod wevt;
@@ -49,13 +50,12 @@ pub use limits::{MAX_EMPTY_ELEMENTS, MAX_NESTING};
 pub use manifest::{ManifestChunks, is_manifest_chunk, looks_like_manifest, providers_of_manifest};
 pub use model::{Count, Field, InType, Length, Map, MapKind, OutType, Schema, SchemaSource, Value};
 pub use pack::OwnedValue;
-pub use parser::{
-    Ansi, ConversionError, EnumText, Flags, FromEtw, Parser, PropertyId, Structure, SystemTime, Utf16,
-};
+pub use parser::{ConversionError, EnumText, Flags, FromEtw, Parser, PropertyId, Structure, SystemTime};
 pub use plan::Plan;
 pub use provider::{EventDescription, Named, OpcodeDescription, ProviderDescription, readable};
 pub use render::{ItemText, render};
 pub use stackhound_types::Sid;
 pub use store::{Fallback, SchemaStore};
+pub use text::{Ansi, Utf16};
 pub use tracelogging::{EventMetadata, ProviderTraits};
 pub use wevt::providers_of_image;

@@ -9,7 +9,7 @@ use zerocopy::byteorder::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
 use crate::error::{Error, Expected};
-use crate::kernel::view::{Utf16, terminator};
+use crate::text::{Utf16, terminator};
 
 /// Microsoft-JScript, which V8 also uses to report its code.
 pub const SCRIPT: Guid =

@@ -63,7 +63,6 @@ use crate::plan::Plan;
 pub use from_etw::{ConversionError, FromEtw, SystemTime};
 pub use named::{EnumText, Flags};
 pub use structure::Structure;
-pub use text::{Ansi, Utf16};
 
 /// Identifies a property of a schema. It is valid for the schema that returned it, and for other
 /// schemas with the same fields.

@@ -19,7 +19,7 @@ use crate::model::{Field, InType, OutType, Value};
 /// | `IpAddr`, `SocketAddr` | numbers and bytes that are shown as addresses |
 /// | `&[u8]` | bytes, and arrays of them |
 /// | `Cow<str>`, `String` | UTF-16 and 8-bit text, characters and arrays of them, the name of a number in a map |
-/// | [`Utf16`](super::Utf16), [`Ansi`](super::Ansi) | only text with this encoding |
+/// | [`Utf16`](crate::Utf16), [`Ansi`](crate::Ansi) | only text with this encoding |
 /// | [`EnumText`](super::EnumText), [`Flags`](super::Flags) | numbers with a value map or a bit map |
 /// | [`Structure`](super::Structure) | structures |
 /// | `Vec<T>` | arrays of `T`; `Vec<u8>` also bytes |

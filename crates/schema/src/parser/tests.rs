@@ -15,6 +15,7 @@ use stackhound_types::{
 use super::*;
 use crate::model::{Length, Map, MapKind, OutType, Value};
 use crate::testing::{hex, malicious_schemas, pointer_sizes, schema, utf16, utf16z};
+use crate::text::{Ansi, Utf16};
 use stackhound_types::Sid;
 
 fn plan(fields: Vec<Field>) -> Plan {
@@ -179,26 +180,22 @@ fn other_values_are_read_as_their_own_types() {
 
 #[test]
 fn text_is_read_in_its_own_encoding_only() {
-    let utf16_view = |text: &str| format!("Utf16({:?})", utf16(text));
-    let both =
-        |view: &str, view_text: String| vec![(view.to_owned(), view_text), ("text".into(), "\"aä\"".into())];
-    let ansi_view = "Ansi([97, 195, 164])".to_owned();
+    let both = |view| [(view, "\"aä\""), ("text", "\"aä\"")];
     for (field, payload, accepted) in [
-        (stored(InType::Utf16), utf16z("aä"), both("Utf16", utf16_view("aä"))),
+        (stored(InType::Utf16), utf16z("aä"), both("Utf16")),
         // The last text of a payload may lack its terminator.
-        (stored(InType::Utf16), utf16("aä"), both("Utf16", utf16_view("aä"))),
-        (stored(InType::CountedUtf16), [vec![4, 0], utf16("aä")].concat(), both("Utf16", utf16_view("aä"))),
-        (stored(InType::Ansi), b"a\xc3\xa4\0".to_vec(), both("Ansi", ansi_view.clone())),
-        (stored(InType::Ansi), b"a\xc3\xa4".to_vec(), both("Ansi", ansi_view.clone())),
-        (stored(InType::Ansi), b"a\xe4\0".to_vec(), both("Ansi", "Ansi([97, 228])".into())),
-        (stored(InType::CountedAnsi), b"\x03\0a\xc3\xa4".to_vec(), both("Ansi", ansi_view)),
+        (stored(InType::Utf16), utf16("aä"), both("Utf16")),
+        (stored(InType::CountedUtf16), [vec![4, 0], utf16("aä")].concat(), both("Utf16")),
+        (stored(InType::Ansi), b"a\xc3\xa4\0".to_vec(), both("Ansi")),
+        (stored(InType::Ansi), b"a\xc3\xa4".to_vec(), both("Ansi")),
+        (stored(InType::Ansi), b"a\xe4\0".to_vec(), both("Ansi")),
+        (stored(InType::CountedAnsi), b"\x03\0a\xc3\xa4".to_vec(), both("Ansi")),
         (
             Field { count: Count::Fixed(4), ..stored(InType::Utf16Char) },
             [utf16z("aä"), vec![7, 0]].concat(),
-            both("Utf16", utf16_view("aä")),
+            both("Utf16"),
         ),
     ] {
-        let accepted: Vec<(&str, &str)> = accepted.iter().map(|(a, b)| (&**a, &**b)).collect();
         check(field, &payload, &accepted);
     }
     let xml = Field { out_type: OutType::Xml, ..stored(InType::Binary) };

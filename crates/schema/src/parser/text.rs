@@ -1,64 +1,11 @@
-//! UTF-16 and 8-bit text.
+//! Texts from values: UTF-16 and 8-bit text, and text in any encoding.
 
 use std::borrow::Cow;
-use std::fmt;
 
 use super::{ConversionError, FromEtw};
 use crate::decode::Item;
 use crate::model::{Field, InType, OutType, Value};
-use crate::value::utf16_chars;
-
-/// UTF-16LE text in a payload, without its terminator. It borrows from the payload. Prints as text,
-/// with U+FFFD for invalid units.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Utf16<'e>(&'e [u8]);
-
-impl<'e> Utf16<'e> {
-    /// The bytes, two per unit.
-    pub fn bytes(self) -> &'e [u8] {
-        self.0
-    }
-
-    /// The number of UTF-16 units.
-    pub fn len(self) -> usize {
-        self.0.len() / 2
-    }
-
-    /// Whether the text is empty.
-    pub fn is_empty(self) -> bool {
-        self.len() == 0
-    }
-
-    /// The UTF-16 units.
-    pub fn units(self) -> impl Iterator<Item = u16> {
-        self.0.as_chunks::<2>().0.iter().map(|&unit| u16::from_le_bytes(unit))
-    }
-
-    /// The characters, with U+FFFD for invalid units.
-    pub fn chars(self) -> impl Iterator<Item = char> {
-        utf16_chars(self.0)
-    }
-}
-
-impl fmt::Display for Utf16<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        use fmt::Write;
-        self.chars().try_for_each(|char| f.write_char(char))
-    }
-}
-
-/// Compares without an allocation.
-impl PartialEq<str> for Utf16<'_> {
-    fn eq(&self, text: &str) -> bool {
-        self.units().eq(text.encode_utf16())
-    }
-}
-
-impl PartialEq<&str> for Utf16<'_> {
-    fn eq(&self, text: &&str) -> bool {
-        *self == **text
-    }
-}
+use crate::text::{Ansi, Utf16};
 
 impl<'e> FromEtw<'e> for Utf16<'e> {
     const TYPE_NAME: &'static str = "UTF-16 text";
@@ -76,24 +23,6 @@ impl<'e> FromEtw<'e> for Utf16<'e> {
                 .and_then(|text| Utf16::from_value(field, text)),
             Item::Array(_) | Item::Struct(_) => Err(ConversionError::Type),
         }
-    }
-}
-
-/// 8-bit text in a payload, without its terminator. Traces do not specify its code page: it prints
-/// as UTF-8 if it is valid UTF-8, otherwise as Latin-1.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Ansi<'e>(&'e [u8]);
-
-impl<'e> Ansi<'e> {
-    /// The bytes.
-    pub fn bytes(self) -> &'e [u8] {
-        self.0
-    }
-}
-
-impl fmt::Display for Ansi<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&Value::Ansi(self.0).text().unwrap_or_default())
     }
 }
 

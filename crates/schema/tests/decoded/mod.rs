@@ -2,8 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use stackhound_schema::kernel::view::{Ansi, Utf16};
-use stackhound_schema::{Item, Schema, Sid, Value};
+use stackhound_schema::{Ansi, Item, Schema, Sid, Utf16, Value};
 use stackhound_types::{Address, FileTime, Guid, Pid, PointerSize, RawTime, Tid};
 
 /// A value, regardless of the format in which it is shown.

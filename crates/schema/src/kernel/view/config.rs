@@ -5,8 +5,8 @@ use zerocopy::byteorder::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
 use super::read::{Reader, Word};
-use super::text::Utf16;
 use crate::error::Error;
+use crate::text::Utf16;
 
 /// The processors, memory and name of the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,8 +6,8 @@ use zerocopy::byteorder::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
 use super::read::{Reader, Word, pid};
-use super::text::{Ansi, Utf16};
 use crate::error::Error;
+use crate::text::{Ansi, Utf16};
 
 /// The PDB of an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

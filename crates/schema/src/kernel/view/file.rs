@@ -9,8 +9,8 @@ use zerocopy::byteorder::little_endian::{I64, U32, U64};
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
 use super::read::{Reader, Word, pid, tid};
-use super::text::Utf16;
 use crate::error::Error;
+use crate::text::Utf16;
 
 /// Thread ids have 32 bits, even if they are stored pointer-sized.
 fn tid_of_word<P: Word>(id: P) -> Tid {

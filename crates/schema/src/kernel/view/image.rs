@@ -6,8 +6,8 @@ use zerocopy::byteorder::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
 use super::read::{Reader, Word, pid};
-use super::text::Utf16;
 use crate::error::Error;
+use crate::text::Utf16;
 
 /// An image in a process or in the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

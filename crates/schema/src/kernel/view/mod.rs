@@ -16,7 +16,6 @@ mod process;
 pub(crate) mod read;
 mod registry;
 mod stack;
-mod text;
 mod thread;
 
 pub use config::{CpuConfig, CpuDetail};
@@ -28,6 +27,4 @@ pub use perfinfo::{Dpc, ProfileInterval, SampledProfile, SysCallEnter};
 pub use process::Process;
 pub use registry::RegistryOperation;
 pub use stack::StackOwner;
-pub(crate) use text::terminator;
-pub use text::{Ansi, Utf16};
 pub use thread::{CSwitch, ReadyThread, Thread, ThreadDetail, ThreadPriorities, ThreadSetName};

@@ -5,8 +5,8 @@ use zerocopy::byteorder::little_endian::{I64, U32, U64};
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
 use super::read::{Reader, Word, pid};
-use super::text::{Ansi, Utf16};
 use crate::error::Error;
+use crate::text::{Ansi, Utf16};
 
 /// A process that starts, ends, exists at the start or the end of a trace, or remains only as an
 /// object (`Defunct`).

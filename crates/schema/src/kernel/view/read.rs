@@ -4,8 +4,8 @@ use stackhound_types::{Address, Pid, PointerSize, Sid, Tid};
 use zerocopy::byteorder::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
-use super::text::{Ansi, Utf16, terminator};
 use crate::error::{Error, Expected};
+use crate::text::{Ansi, Utf16, terminator};
 
 /// Windows limits security identifiers to this number of sub-authorities.
 const MAX_SUB_AUTHORITIES: u8 = 15;

@@ -8,8 +8,8 @@ use zerocopy::byteorder::little_endian::{I64, U32, U64};
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
 use super::read::{Reader, Word};
-use super::text::Utf16;
 use crate::error::Error;
+use crate::text::Utf16;
 
 /// An operation on a key or value, or a description of a key control block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

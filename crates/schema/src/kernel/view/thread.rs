@@ -5,8 +5,8 @@ use zerocopy::byteorder::little_endian::{I32, U32, U64};
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
 use super::read::{Reader, Word, pid, tid};
-use super::text::Utf16;
 use crate::error::Error;
+use crate::text::Utf16;
 
 /// A thread that starts, ends, or exists at the start or the end of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,14 +6,30 @@ use std::fmt::{self, Write};
 use crate::model::Value;
 use crate::value::{append_utf16, utf16_chars, utf16_text};
 
-/// UTF-16LE text in a payload, without its terminating zero.
+/// UTF-16LE text in a payload, without its terminating zero. It borrows from the payload. Prints as text,
+/// with U+FFFD for invalid units.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Utf16<'a>(pub &'a [u8]);
 
 impl<'a> Utf16<'a> {
+    /// The bytes, two per unit.
+    pub fn bytes(self) -> &'a [u8] {
+        self.0
+    }
+
+    /// The number of UTF-16 units.
+    pub fn len(self) -> usize {
+        self.0.len() / 2
+    }
+
     /// Whether the text is empty.
     pub fn is_empty(self) -> bool {
-        self.0.len() < 2
+        self.len() == 0
+    }
+
+    /// The UTF-16 units.
+    pub fn units(self) -> impl Iterator<Item = u16> + 'a {
+        self.0.as_chunks::<2>().0.iter().map(|&unit| u16::from_le_bytes(unit))
     }
 
     /// The characters, with U+FFFD for invalid units.
@@ -57,9 +73,10 @@ pub(crate) fn terminator(bytes: &[u8]) -> Option<usize> {
     Some(4 * groups.len() + in_rest)
 }
 
+/// Compares without an allocation.
 impl PartialEq<str> for Utf16<'_> {
     fn eq(&self, text: &str) -> bool {
-        self.chars().eq(text.chars())
+        self.units().eq(text.encode_utf16())
     }
 }
 
@@ -81,12 +98,17 @@ impl fmt::Debug for Utf16<'_> {
     }
 }
 
-/// 8-bit text in a payload, without its terminating zero. It is read as UTF-8, or as Latin-1 if it
-/// is not valid UTF-8.
+/// 8-bit text in a payload, without its terminating zero. Traces do not specify its code page: it is read as
+/// UTF-8, or as Latin-1 if it is not valid UTF-8.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Ansi<'a>(pub &'a [u8]);
 
 impl<'a> Ansi<'a> {
+    /// The bytes.
+    pub fn bytes(self) -> &'a [u8] {
+        self.0
+    }
+
     /// Whether the text is empty.
     pub fn is_empty(self) -> bool {
         self.0.is_empty()
