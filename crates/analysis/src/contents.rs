@@ -7,12 +7,13 @@ use stackhound_schema::kernel::hook_id;
 use stackhound_schema::provider_guid;
 use stackhound_trace::TraceTime;
 use stackhound_types::Guid;
+use strum::VariantArray;
 
 use crate::fields::{file_name, number};
 use crate::gc::GarbageCollections;
 
 /// A kind of kernel event that questions are about.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, VariantArray)]
 pub enum Kind {
     /// What processors execute, at regular times.
     Samples,
@@ -46,22 +47,7 @@ pub enum Kind {
 
 impl Kind {
     /// All kinds.
-    pub const ALL: [Kind; 14] = [
-        Kind::Samples,
-        Kind::Switches,
-        Kind::SystemCalls,
-        Kind::Interrupts,
-        Kind::Disk,
-        Kind::File,
-        Kind::Registry,
-        Kind::Network,
-        Kind::HardFaults,
-        Kind::Memory,
-        Kind::Processes,
-        Kind::Threads,
-        Kind::Images,
-        Kind::DotNet,
-    ];
+    pub const ALL: &[Kind] = Kind::VARIANTS;
 
     /// The name in output.
     pub fn name(self) -> &'static str {

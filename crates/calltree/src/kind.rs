@@ -2,11 +2,14 @@
 
 use std::fmt;
 
+use strum::{IntoStaticStr, VariantArray};
+
 use crate::id::ContextId;
 
 /// How a frame started.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, IntoStaticStr, VariantArray)]
 #[repr(u8)]
+#[strum(serialize_all = "kebab-case")]
 pub enum StartType {
     /// By a call instruction or a system call.
     Call = 0,
@@ -24,13 +27,13 @@ pub enum StartType {
 
 impl StartType {
     /// All values, indexed by their numbers in files.
-    pub(crate) const ALL: [Self; 5] =
-        [Self::Call, Self::Interrupt, Self::Manual, Self::Damaged, Self::Unknown];
+    pub(crate) const ALL: &[Self] = Self::VARIANTS;
 }
 
 /// How a frame ended. These names are specific to this project.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, IntoStaticStr, VariantArray)]
 #[repr(u8)]
+#[strum(serialize_all = "kebab-case")]
 pub enum EndType {
     /// A return instruction, to the return address of the call.
     Return = 0,
@@ -52,21 +55,13 @@ pub enum EndType {
 
 impl EndType {
     /// All values, indexed by their numbers in files.
-    pub(crate) const ALL: [Self; 8] = [
-        Self::Return,
-        Self::ReturnElsewhere,
-        Self::InterruptReturn,
-        Self::Unwound,
-        Self::Replaced,
-        Self::Abandoned,
-        Self::TraceEnd,
-        Self::Gone,
-    ];
+    pub(crate) const ALL: &[Self] = Self::VARIANTS;
 }
 
 /// The use of a stack.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, IntoStaticStr, VariantArray)]
 #[repr(u8)]
+#[strum(serialize_all = "kebab-case")]
 pub enum StackKind {
     /// A thread's stack in user mode.
     User = 0,
@@ -85,8 +80,7 @@ pub enum StackKind {
 
 impl StackKind {
     /// All values, indexed by their numbers in files.
-    pub(crate) const ALL: [Self; 6] =
-        [Self::User, Self::Kernel, Self::Interrupt, Self::Deferred, Self::Alternate, Self::Wow64];
+    pub(crate) const ALL: &[Self] = Self::VARIANTS;
 
     /// Whether it is a stack of a processor, whose activity begins and ends with interrupts.
     pub fn is_of_processor(self) -> bool {
@@ -125,8 +119,9 @@ impl Bound {
 }
 
 /// The evidence for the existence of a frame.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, IntoStaticStr, VariantArray)]
 #[repr(u8)]
+#[strum(serialize_all = "kebab-case")]
 pub enum Evidence {
     /// Its call, its interrupt or its return was observed as an instruction.
     Exact = 0,
@@ -142,12 +137,12 @@ pub enum Evidence {
 
 impl Evidence {
     /// All values, indexed by their numbers in files.
-    pub(crate) const ALL: [Self; 5] =
-        [Self::Exact, Self::Boundary, Self::Snapshot, Self::Walked, Self::Stitched];
+    pub(crate) const ALL: &[Self] = Self::VARIANTS;
 }
 
 /// Whether all observations of a frame are known to be the same call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, IntoStaticStr)]
+#[strum(serialize_all = "kebab-case")]
 pub enum Continuity {
     /// The frame was observed continuously from its start to its end.
     Observed,
@@ -176,66 +171,35 @@ pub enum Count {
 impl StartType {
     /// Returns the name that is used in all output.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Call => "call",
-            Self::Interrupt => "interrupt",
-            Self::Manual => "manual",
-            Self::Damaged => "damaged",
-            Self::Unknown => "unknown",
-        }
+        self.into()
     }
 }
 
 impl EndType {
     /// Returns the name that is used in all output.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Return => "return",
-            Self::ReturnElsewhere => "return-elsewhere",
-            Self::InterruptReturn => "interrupt-return",
-            Self::Unwound => "unwound",
-            Self::Replaced => "replaced",
-            Self::Abandoned => "abandoned",
-            Self::TraceEnd => "trace-end",
-            Self::Gone => "gone",
-        }
+        self.into()
     }
 }
 
 impl StackKind {
     /// Returns the name that is used in all output.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::User => "user",
-            Self::Kernel => "kernel",
-            Self::Interrupt => "interrupt",
-            Self::Deferred => "deferred",
-            Self::Alternate => "alternate",
-            Self::Wow64 => "wow64",
-        }
+        self.into()
     }
 }
 
 impl Evidence {
     /// Returns the name that is used in all output.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Exact => "exact",
-            Self::Boundary => "boundary",
-            Self::Snapshot => "snapshot",
-            Self::Walked => "walked",
-            Self::Stitched => "stitched",
-        }
+        self.into()
     }
 }
 
 impl Continuity {
     /// Returns the name that is used in all output.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Observed => "observed",
-            Self::Assumed => "assumed",
-        }
+        self.into()
     }
 }
 

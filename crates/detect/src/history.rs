@@ -3,15 +3,18 @@
 
 use stackhound_frames::{Code, Frame, ModuleIndex, Modules, Role, Roles};
 use stackhound_types::Mode;
+use strum::IntoStaticStr;
 
 use crate::stack::MemoryKind;
 
 /// The code that changed memory. The order is that of suspicion.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, IntoStaticStr)]
+#[strum(serialize_all = "kebab-case")]
 pub enum Author {
     /// The kernel, without a user-mode caller.
     Kernel,
     /// A process that Windows protects as part of itself or of a security product.
+    #[strum(serialize = "protected-process")]
     Protected,
     /// The loader of Windows, directly after it mapped the image.
     Loader,
@@ -59,17 +62,7 @@ impl Author {
 
     /// The spelling in output.
     pub fn name(self) -> &'static str {
-        match self {
-            Author::Kernel => "kernel",
-            Author::Protected => "protected-process",
-            Author::Loader => "loader",
-            Author::Hook => "hook",
-            Author::Runtime => "runtime",
-            Author::OwnImage => "own-image",
-            Author::Unknown => "unknown",
-            Author::Image => "image",
-            Author::Unbacked => "unbacked",
-        }
+        self.into()
     }
 }
 
@@ -110,7 +103,8 @@ pub struct History {
 }
 
 /// The kind of a change.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, IntoStaticStr)]
+#[strum(serialize_all = "kebab-case")]
 pub enum ChangeKind {
     /// Private memory was allocated.
     Allocate,
@@ -121,19 +115,14 @@ pub enum ChangeKind {
     /// Memory was written with a system call.
     Write,
     /// An image was mapped.
+    #[strum(serialize = "load-image")]
     Load,
 }
 
 impl ChangeKind {
     /// The spelling in output.
     pub fn name(self) -> &'static str {
-        match self {
-            ChangeKind::Allocate => "allocate",
-            ChangeKind::Protect => "protect",
-            ChangeKind::Map => "map",
-            ChangeKind::Write => "write",
-            ChangeKind::Load => "load-image",
-        }
+        self.into()
     }
 }
 

@@ -2,8 +2,11 @@
 
 use std::sync::Arc;
 
+use strum::IntoStaticStr;
+
 /// The cause of a suppression.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, IntoStaticStr)]
+#[strum(serialize_all = "kebab-case")]
 pub enum SuppressedBy {
     /// An entry of `[[exceptions]]`.
     Exception,
@@ -16,11 +19,7 @@ pub enum SuppressedBy {
 impl SuppressedBy {
     /// The spelling in output.
     pub fn name(self) -> &'static str {
-        match self {
-            SuppressedBy::Exception => "exception",
-            SuppressedBy::Severity => "severity",
-            SuppressedBy::Baseline => "baseline",
-        }
+        self.into()
     }
 }
 
@@ -50,7 +49,8 @@ impl Suppression {
 }
 
 /// How a finding compares with the baseline.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, IntoStaticStr)]
+#[strum(serialize_all = "kebab-case")]
 pub enum Novelty {
     /// The program had this finding with this stack.
     Known,
@@ -72,13 +72,7 @@ impl Novelty {
 
     /// The spelling in documents.
     pub fn name(self) -> &'static str {
-        match self {
-            Novelty::Known => "known",
-            Novelty::NewProcess => "new-process",
-            Novelty::NewStack => "new-stack",
-            Novelty::New => "new",
-            Novelty::Excluded => "excluded",
-        }
+        self.into()
     }
 
     /// The spelling for people.

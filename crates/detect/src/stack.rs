@@ -5,9 +5,11 @@
 //! does not provide are absent here and never guessed.
 
 use stackhound_frames::{Frame, RegionKind};
+use strum::IntoStaticStr;
 
 /// The kind of memory that a frame is in, if the source reports it.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, IntoStaticStr)]
+#[strum(serialize_all = "kebab-case")]
 pub enum MemoryKind {
     /// A loaded image.
     Image,
@@ -100,11 +102,7 @@ pub struct Stack<'a> {
 impl MemoryKind {
     /// The spelling in output.
     pub fn name(self) -> &'static str {
-        match self {
-            MemoryKind::Image => "image",
-            MemoryKind::Mapped => "mapped",
-            MemoryKind::Private => "private",
-        }
+        self.into()
     }
 
     /// Converts the memory kind that the source of a stack reports. JIT-compiled code is in private

@@ -191,7 +191,7 @@ impl Tally {
     /// The inputs that undetermined answers missed, with their counts, the most frequent first.
     pub fn wanted(&self) -> Vec<(Input, u64)> {
         let mut wanted: Vec<_> =
-            Input::ALL.into_iter().zip(self.missing).filter(|(_, count)| *count > 0).collect();
+            Input::ALL.iter().copied().zip(self.missing).filter(|(_, count)| *count > 0).collect();
         wanted.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
         wanted
     }

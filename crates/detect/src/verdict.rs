@@ -1,8 +1,11 @@
 //! Answers: verdicts with their reasons and evidence. All types are plain numbers, so that
 //! evaluation does not allocate.
 
+use strum::{IntoStaticStr, VariantArray};
+
 /// The answer of a detection.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, IntoStaticStr)]
+#[strum(serialize_all = "kebab-case")]
 pub enum Verdict {
     /// The detection applies to the event.
     Yes,
@@ -15,16 +18,13 @@ pub enum Verdict {
 impl Verdict {
     /// The spelling in output.
     pub fn name(self) -> &'static str {
-        match self {
-            Verdict::Yes => "yes",
-            Verdict::No => "no",
-            Verdict::Undetermined => "undetermined",
-        }
+        self.into()
     }
 }
 
 /// The severity of a finding.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, IntoStaticStr)]
+#[strum(serialize_all = "kebab-case")]
 pub enum Severity {
     /// Useful in addition to other findings.
     Info,
@@ -45,13 +45,7 @@ impl Severity {
 
     /// The spelling in output and arguments.
     pub fn name(self) -> &'static str {
-        match self {
-            Severity::Info => "info",
-            Severity::Low => "low",
-            Severity::Medium => "medium",
-            Severity::High => "high",
-            Severity::Critical => "critical",
-        }
+        self.into()
     }
 
     /// Returns the severity with this spelling.
@@ -61,8 +55,9 @@ impl Severity {
 }
 
 /// A kind of evidence that an answer can be based on.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, IntoStaticStr, VariantArray)]
 #[repr(u8)]
+#[strum(serialize_all = "snake_case")]
 pub enum Input {
     /// The stack.
     Stack,
@@ -102,47 +97,11 @@ pub enum Input {
 
 impl Input {
     /// All inputs.
-    pub const ALL: [Input; 17] = [
-        Input::Stack,
-        Input::Modules,
-        Input::CompiledCode,
-        Input::ImageBytes,
-        Input::UnwindData,
-        Input::Symbols,
-        Input::Service,
-        Input::Regions,
-        Input::MemoryBytes,
-        Input::ThreadStart,
-        Input::ImageIdentity,
-        Input::Target,
-        Input::AccessMask,
-        Input::KernelEntry,
-        Input::KernelStack,
-        Input::ThreadContext,
-        Input::MemoryChanges,
-    ];
+    pub const ALL: &[Input] = Input::VARIANTS;
 
     /// The spelling in output.
     pub fn name(self) -> &'static str {
-        match self {
-            Input::Stack => "stack",
-            Input::Modules => "modules",
-            Input::CompiledCode => "compiled_code",
-            Input::ImageBytes => "image_bytes",
-            Input::UnwindData => "unwind_data",
-            Input::Symbols => "symbols",
-            Input::Service => "service",
-            Input::Regions => "regions",
-            Input::MemoryBytes => "memory_bytes",
-            Input::ThreadStart => "thread_start",
-            Input::ImageIdentity => "image_identity",
-            Input::Target => "target",
-            Input::AccessMask => "access_mask",
-            Input::KernelEntry => "kernel_entry",
-            Input::KernelStack => "kernel_stack",
-            Input::ThreadContext => "thread_context",
-            Input::MemoryChanges => "memory_changes",
-        }
+        self.into()
     }
 }
 
@@ -186,7 +145,7 @@ impl Inputs {
 
     /// The inputs in the set, in the order of [`Input::ALL`].
     pub fn iter(self) -> impl Iterator<Item = Input> {
-        Input::ALL.into_iter().filter(move |input| self.has(*input))
+        Input::ALL.iter().copied().filter(move |input| self.has(*input))
     }
 }
 

@@ -154,7 +154,8 @@ fn threads(profile: &Profile, output: &mut Output) -> Vec<ThreadHandle> {
 
 /// The colors of frames and markers. The subcategory of a frame is the source of its name.
 struct Categories {
-    frames: [[CategoryPairHandle; Origin::ALL.len()]; CodeKind::ALL.len()],
+    /// By kind and origin, as numbers.
+    frames: Vec<Vec<CategoryPairHandle>>,
     idle: CategoryPairHandle,
     events: CategoryHandle,
     scheduling: CategoryHandle,
@@ -162,7 +163,7 @@ struct Categories {
 
 impl Categories {
     fn new(output: &mut Output) -> Categories {
-        let frames = CodeKind::ALL.map(|kind| {
+        let frames = CodeKind::ALL.iter().map(|kind| {
             let (name, color) = match kind {
                 CodeKind::Kernel => ("Kernel", CategoryColor::Orange),
                 CodeKind::User => ("User", CategoryColor::Yellow),
@@ -172,10 +173,10 @@ impl Categories {
                 CodeKind::Remark => ("Remark", CategoryColor::Gray),
             };
             let category = output.add_category(name, color);
-            Origin::ALL.map(|origin| output.add_subcategory(category, origin.name()))
+            Origin::ALL.iter().map(|origin| output.add_subcategory(category, origin.name())).collect()
         });
         Categories {
-            frames,
+            frames: frames.collect(),
             // The profiler recognizes the name, and leaves out its transparent color in graphs.
             idle: output.add_category("Idle", CategoryColor::Transparent).into(),
             events: output.add_category("Event", CategoryColor::Blue),

@@ -84,7 +84,7 @@ enum Kind {
 impl Kind {
     /// All kinds that are in the legend, in its order.
     fn all() -> impl Iterator<Item = Kind> {
-        let frames = CodeKind::ALL.map(Kind::Frame);
+        let frames = CodeKind::ALL.iter().copied().map(Kind::Frame);
         std::iter::once(Kind::Process).chain(frames).chain(compared::Change::ALL.map(Kind::Compared))
     }
 

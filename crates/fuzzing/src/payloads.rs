@@ -151,9 +151,9 @@ impl AnyField {
     }
 
     fn in_type(&self) -> InType {
-        match InType::ALL[usize::from(self.in_type) % InType::ALL.len()] {
-            InType::Struct { .. } => InType::Struct { members: self.members.into() },
-            other => other,
+        match InType::all().cycle().nth(self.in_type.into()) {
+            Some(InType::Struct { .. }) | None => InType::Struct { members: self.members.into() },
+            Some(other) => other,
         }
     }
 }

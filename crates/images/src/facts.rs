@@ -2,12 +2,16 @@
 
 use std::sync::Arc;
 
+use strum::{IntoStaticStr, VariantArray};
+
 /// The source of facts about an image.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "kebab-case")]
 pub enum FactSource {
     /// The file itself was read.
     File,
     /// A side-car file, written when the file was read.
+    #[strum(serialize = "image-facts")]
     SideCar,
     /// An event of the kernel about the load of the image: the result of code integrity.
     ImageLoad,
@@ -19,28 +23,17 @@ pub enum FactSource {
 
 impl FactSource {
     /// All sources.
-    pub const ALL: [FactSource; 5] = [
-        FactSource::File,
-        FactSource::SideCar,
-        FactSource::ImageLoad,
-        FactSource::ImageId,
-        FactSource::Sysmon,
-    ];
+    pub const ALL: &[FactSource] = FactSource::VARIANTS;
 
     /// The spelling in output.
     pub fn name(self) -> &'static str {
-        match self {
-            FactSource::File => "file",
-            FactSource::SideCar => "image-facts",
-            FactSource::ImageLoad => "image-load",
-            FactSource::ImageId => "image-id",
-            FactSource::Sysmon => "sysmon",
-        }
+        self.into()
     }
 }
 
 /// The state of a signature.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "kebab-case")]
 pub enum SignatureState {
     /// Intact, and its certificates lead to a trusted root.
     Valid,
@@ -61,37 +54,22 @@ pub enum SignatureState {
 
 impl SignatureState {
     /// All states.
-    pub const ALL: [SignatureState; 7] = [
-        SignatureState::Valid,
-        SignatureState::RootNotChecked,
-        SignatureState::RootNotTrusted,
-        SignatureState::Invalid,
-        SignatureState::Unsigned,
-        SignatureState::NotEmbedded,
-        SignatureState::Unknown,
-    ];
+    pub const ALL: &[SignatureState] = SignatureState::VARIANTS;
 
     /// The spelling in output.
     pub fn name(self) -> &'static str {
-        match self {
-            SignatureState::Valid => "valid",
-            SignatureState::RootNotChecked => "root-not-checked",
-            SignatureState::RootNotTrusted => "root-not-trusted",
-            SignatureState::Invalid => "invalid",
-            SignatureState::Unsigned => "unsigned",
-            SignatureState::NotEmbedded => "not-embedded",
-            SignatureState::Unknown => "unknown",
-        }
+        self.into()
     }
 
     /// The state with this spelling.
     pub fn of(name: &str) -> Option<SignatureState> {
-        SignatureState::ALL.into_iter().find(|state| state.name() == name)
+        SignatureState::ALL.iter().copied().find(|state| state.name() == name)
     }
 }
 
 /// The reason for a state other than valid.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "kebab-case")]
 pub enum SignatureReason {
     /// The file was changed after it was signed.
     DigestMismatch,
@@ -123,44 +101,16 @@ pub enum SignatureReason {
 
 impl SignatureReason {
     /// All reasons.
-    pub const ALL: [SignatureReason; 13] = [
-        SignatureReason::DigestMismatch,
-        SignatureReason::AttributesMismatch,
-        SignatureReason::BadSignature,
-        SignatureReason::SignerMissing,
-        SignatureReason::NotForCode,
-        SignatureReason::Expired,
-        SignatureReason::NotYetValid,
-        SignatureReason::IssuerMissing,
-        SignatureReason::OtherRoot,
-        SignatureReason::Malformed,
-        SignatureReason::UnsupportedAlgorithm,
-        SignatureReason::NotBuilt,
-        SignatureReason::StatedInvalid,
-    ];
+    pub const ALL: &[SignatureReason] = SignatureReason::VARIANTS;
 
     /// The spelling in output.
     pub fn name(self) -> &'static str {
-        match self {
-            SignatureReason::DigestMismatch => "digest-mismatch",
-            SignatureReason::AttributesMismatch => "attributes-mismatch",
-            SignatureReason::BadSignature => "bad-signature",
-            SignatureReason::SignerMissing => "signer-missing",
-            SignatureReason::NotForCode => "not-for-code",
-            SignatureReason::Expired => "expired",
-            SignatureReason::NotYetValid => "not-yet-valid",
-            SignatureReason::IssuerMissing => "issuer-missing",
-            SignatureReason::OtherRoot => "other-root",
-            SignatureReason::Malformed => "malformed",
-            SignatureReason::UnsupportedAlgorithm => "unsupported-algorithm",
-            SignatureReason::NotBuilt => "not-built",
-            SignatureReason::StatedInvalid => "stated-invalid",
-        }
+        self.into()
     }
 
     /// The reason with this spelling.
     pub fn of(name: &str) -> Option<SignatureReason> {
-        SignatureReason::ALL.into_iter().find(|reason| reason.name() == name)
+        SignatureReason::ALL.iter().copied().find(|reason| reason.name() == name)
     }
 
     /// The reason as a sentence.

@@ -1,6 +1,7 @@
 //! The parts of a profile. Each has an index, which is valid only within one profile.
 
 use stackhound_types::{AddressKind, ImageIdentity, Mode, PdbIdentity, Rva};
+use strum::{IntoStaticStr, VariantArray};
 
 /// Nanoseconds since the start of the profile.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
@@ -128,7 +129,7 @@ pub struct Module {
 }
 
 /// The source of a frame's name.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, VariantArray)]
 pub enum Origin {
     /// The module's PDB.
     Pdb,
@@ -152,17 +153,7 @@ pub enum Origin {
 
 impl Origin {
     /// All origins, in the order of their declaration.
-    pub const ALL: [Origin; 9] = [
-        Origin::Pdb,
-        Origin::Inlined,
-        Origin::Export,
-        Origin::NearestExport,
-        Origin::Method,
-        Origin::Module,
-        Origin::Address,
-        Origin::Remark,
-        Origin::Group,
-    ];
+    pub const ALL: &[Origin] = Origin::VARIANTS;
 
     /// The name in formats that show the origin.
     pub fn name(self) -> &'static str {
@@ -256,13 +247,15 @@ pub struct Frame {
 }
 
 /// The kind of a frame's code.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "kebab-case")]
 pub enum CodeKind {
     /// A module of the kernel.
     Kernel,
     /// A module in user mode.
     User,
     /// JIT-compiled code that its runtime reported.
+    #[strum(serialize = "JIT")]
     Jit,
     /// Code in memory that certainly belongs to no image.
     Unbacked,
@@ -274,25 +267,11 @@ pub enum CodeKind {
 
 impl CodeKind {
     /// All kinds, in the order of their declaration.
-    pub const ALL: [CodeKind; 6] = [
-        CodeKind::Kernel,
-        CodeKind::User,
-        CodeKind::Jit,
-        CodeKind::Unbacked,
-        CodeKind::Unknown,
-        CodeKind::Remark,
-    ];
+    pub const ALL: &[CodeKind] = CodeKind::VARIANTS;
 
     /// The name in output.
     pub fn name(self) -> &'static str {
-        match self {
-            CodeKind::Kernel => "kernel",
-            CodeKind::User => "user",
-            CodeKind::Jit => "JIT",
-            CodeKind::Unbacked => "unbacked",
-            CodeKind::Unknown => "unknown",
-            CodeKind::Remark => "remark",
-        }
+        self.into()
     }
 }
 
@@ -346,11 +325,13 @@ pub struct Sample {
 }
 
 /// Why a thread left its processor.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, IntoStaticStr)]
+#[strum(serialize_all = "kebab-case")]
 pub enum SwitchReason {
     /// It waits.
     Waits,
     /// It is ready to run.
+    #[strum(serialize = "ready to run")]
     Ready,
     /// It ended.
     Ended,
@@ -361,12 +342,7 @@ pub enum SwitchReason {
 impl SwitchReason {
     /// The name in all formats.
     pub fn name(self) -> &'static str {
-        match self {
-            SwitchReason::Waits => "waits",
-            SwitchReason::Ready => "ready to run",
-            SwitchReason::Ended => "ended",
-            SwitchReason::Unknown => "unknown",
-        }
+        self.into()
     }
 }
 

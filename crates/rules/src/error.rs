@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use strum::IntoStaticStr;
+
 use crate::source::{SourceLocation, Span};
 
 /// Why a file or a rule cannot be used.
@@ -146,10 +148,12 @@ pub struct Lint {
 }
 
 /// The kinds of lint findings.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, thiserror::Error, IntoStaticStr)]
+#[strum(serialize_all = "kebab-case")]
 pub enum LintKind {
     /// The end of the condition is ignored.
     #[error("the parenthesis or comma is superfluous, and what follows is ignored")]
+    #[strum(serialize = "ignored-end")]
     Ignored,
     /// A list field is compared with one value by an operator that Fibratus only knows for lists.
     #[error(
@@ -196,16 +200,7 @@ pub enum LintKind {
 impl LintKind {
     /// The name in output.
     pub fn code(&self) -> &'static str {
-        match self {
-            LintKind::Ignored => "ignored-end",
-            LintKind::ListWithValue { .. } => "list-with-value",
-            LintKind::NeverMatches { .. } => "never-matches",
-            LintKind::MissingBlank => "missing-blank",
-            LintKind::FolderOnly => "folder-only",
-            LintKind::OpenMacro(_) => "open-macro",
-            LintKind::MacroTwice(_) => "macro-twice",
-            LintKind::UnknownEvent { .. } => "unknown-event",
-        }
+        self.into()
     }
 }
 

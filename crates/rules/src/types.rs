@@ -1,5 +1,7 @@
 //! The types of values in conditions.
 
+use strum::IntoStaticStr;
+
 /// The type of a field or another value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Type {
@@ -24,7 +26,8 @@ pub enum Type {
 }
 
 /// The elements that `foreach` visits.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, IntoStaticStr)]
+#[strum(serialize_all = "kebab-case")]
 pub enum Elements {
     /// The frames of the stack.
     Frames,
@@ -33,6 +36,7 @@ pub enum Elements {
     /// The threads of the process.
     Threads,
     /// The memory-mapped files of the process.
+    #[strum(serialize = "mapped files")]
     Mappings,
     /// The parent of the process, its parent, and so on.
     Ancestors,
@@ -81,13 +85,6 @@ impl Type {
 impl Elements {
     /// The elements for people.
     pub fn name(self) -> &'static str {
-        match self {
-            Elements::Frames => "frames",
-            Elements::Modules => "modules",
-            Elements::Threads => "threads",
-            Elements::Mappings => "mapped files",
-            Elements::Ancestors => "ancestors",
-            Elements::Sections => "sections",
-        }
+        self.into()
     }
 }

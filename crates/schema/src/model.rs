@@ -7,9 +7,10 @@
 use std::sync::Arc;
 
 use stackhound_types::{Guid, PointerSize};
+use strum::{EnumIter, IntoEnumIterator};
 
 /// The storage type of a field in the payload.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EnumIter)]
 pub enum InType {
     /// No bytes.
     Null,
@@ -84,40 +85,10 @@ pub enum InType {
 }
 
 impl InType {
-    /// All types; a structure of two members.
-    pub const ALL: [InType; 31] = [
-        InType::Null,
-        InType::Utf16,
-        InType::Ansi,
-        InType::I8,
-        InType::U8,
-        InType::I16,
-        InType::U16,
-        InType::I32,
-        InType::U32,
-        InType::I64,
-        InType::U64,
-        InType::F32,
-        InType::F64,
-        InType::Bool32,
-        InType::Bool8,
-        InType::Binary,
-        InType::CountedBinary,
-        InType::Guid,
-        InType::Pointer,
-        InType::FileTime,
-        InType::SystemTime,
-        InType::Sid,
-        InType::WbemSid,
-        InType::HexInt32,
-        InType::HexInt64,
-        InType::CountedUtf16,
-        InType::CountedAnsi,
-        InType::Utf16Char,
-        InType::AnsiChar,
-        InType::Struct { members: 2 },
-        InType::RawTime,
-    ];
+    /// All types; a structure without members.
+    pub fn all() -> impl Iterator<Item = InType> + Clone {
+        InType::iter()
+    }
 
     /// The size of a single value in bytes, if it depends only on the pointer size.
     pub const fn size(self, pointer: PointerSize) -> Option<usize> {

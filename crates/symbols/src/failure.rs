@@ -2,8 +2,11 @@
 
 use std::fmt;
 
+use strum::{IntoStaticStr, VariantArray};
+
 /// A file of a module.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, IntoStaticStr)]
+#[strum(serialize_all = "kebab-case")]
 pub enum FileKind {
     /// The PDB.
     Pdb,
@@ -14,17 +17,15 @@ pub enum FileKind {
 impl FileKind {
     /// Returns `pdb` or `image`.
     pub fn name(self) -> &'static str {
-        match self {
-            FileKind::Pdb => "pdb",
-            FileKind::Image => "image",
-        }
+        self.into()
     }
 }
 
 /// The cause for which a file of a module cannot be used. If locations fail with different causes,
 /// the greatest one is reported. Causes are in ascending order of their information about the file
 /// and of their value for obtaining it.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "kebab-case")]
 pub enum Cause {
     /// The trace does not identify the file.
     NoIdentity,
@@ -58,41 +59,11 @@ pub enum Cause {
 
 impl Cause {
     /// All causes, in ascending order.
-    pub const ALL: [Cause; 14] = [
-        Cause::NoIdentity,
-        Cause::NoPdb,
-        Cause::BadName,
-        Cause::NotInPath,
-        Cause::WrongIdentity,
-        Cause::NotOnServer,
-        Cause::Unreachable,
-        Cause::TooLarge,
-        Cause::NotKept,
-        Cause::NotAsked,
-        Cause::NotBuilt,
-        Cause::Packed,
-        Cause::WrongAge,
-        Cause::Damaged,
-    ];
+    pub const ALL: &[Cause] = Cause::VARIANTS;
 
     /// Returns a short name for scripts.
     pub fn name(self) -> &'static str {
-        match self {
-            Cause::NoIdentity => "no-identity",
-            Cause::NoPdb => "no-pdb",
-            Cause::BadName => "bad-name",
-            Cause::NotInPath => "not-in-path",
-            Cause::NotAsked => "not-asked",
-            Cause::NotOnServer => "not-on-server",
-            Cause::Unreachable => "unreachable",
-            Cause::TooLarge => "too-large",
-            Cause::NotKept => "not-kept",
-            Cause::NotBuilt => "not-built",
-            Cause::Packed => "packed",
-            Cause::WrongIdentity => "wrong-identity",
-            Cause::WrongAge => "wrong-age",
-            Cause::Damaged => "damaged",
-        }
+        self.into()
     }
 
     /// Describes the cause in a few words.

@@ -3,13 +3,15 @@
 use std::borrow::Cow;
 
 use stackhound_types::{AddressKind, Rva};
+use strum::IntoStaticStr;
 
 /// The largest offset from the nearest export at which it names an address, in bytes. Hardly any
 /// function is longer, so an export that is further away belongs to another function.
 pub const NEAREST_EXPORT_MAX: u32 = 0x1_0000;
 
 /// The source of a name. The better one is the smaller one.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum Origin {
     /// A procedure or public symbol of the PDB.
     Pdb,
@@ -23,11 +25,7 @@ pub enum Origin {
 impl Origin {
     /// Returns the name in output.
     pub fn name(self) -> &'static str {
-        match self {
-            Origin::Pdb => "pdb",
-            Origin::Export => "export",
-            Origin::NearestExport => "nearest_export",
-        }
+        self.into()
     }
 
     /// The source with a name in output.

@@ -16,6 +16,7 @@ pub mod sides;
 pub mod tree;
 
 use std::collections::{BTreeMap, BTreeSet};
+use strum::IntoStaticStr;
 
 pub use noise::threshold;
 
@@ -73,7 +74,8 @@ pub enum Normalization {
 }
 
 /// The result of the comparison of a name.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
 pub enum Verdict {
     /// Changed: found in B only.
     New,
@@ -84,8 +86,10 @@ pub enum Verdict {
     /// Changed: less in B.
     Less,
     /// A finding of B that A, which lost records, does not have.
+    #[strum(serialize = "only in b")]
     OnlyInB,
     /// A finding of A that B does not have: B may have lost it.
+    #[strum(serialize = "only in a")]
     OnlyInA,
     /// Significant, but what the traces lost may explain it.
     Lost,
@@ -103,17 +107,7 @@ impl Verdict {
 
     /// The name in output.
     pub fn name(self) -> &'static str {
-        match self {
-            Verdict::New => "new",
-            Verdict::Gone => "gone",
-            Verdict::More => "more",
-            Verdict::Less => "less",
-            Verdict::OnlyInB => "only in b",
-            Verdict::OnlyInA => "only in a",
-            Verdict::Lost => "lost",
-            Verdict::Unrated => "unrated",
-            Verdict::Noise => "noise",
-        }
+        self.into()
     }
 }
 

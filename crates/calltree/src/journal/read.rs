@@ -207,7 +207,7 @@ impl<'b> Reader<'b> {
                 Change::Leave { cpu, last: self.last()? }
             }
             tag::OPEN => {
-                let start = self.kind(&StartType::ALL, "a start type")?;
+                let start = self.kind(StartType::ALL, "a start type")?;
                 let (stack, first) = self.position()?;
                 Change::Open { stack, first, start, location: self.begun()? }
             }
@@ -217,7 +217,7 @@ impl<'b> Reader<'b> {
                 Change::Open { stack: StackId(self.stack), first, start: StartType::Call, location }
             }
             tag::CLOSE => {
-                let end = self.kind(&EndType::ALL, "an end type")?;
+                let end = self.kind(EndType::ALL, "an end type")?;
                 let (stack, _) = self.position()?;
                 Change::Close { stack, last: self.last()?, end }
             }
@@ -254,7 +254,7 @@ impl<'b> Reader<'b> {
     }
 
     fn stack(&mut self) -> Result<StackInfo, Error> {
-        let kind = self.kind(&StackKind::ALL, "a kind of stack")?;
+        let kind = self.kind(StackKind::ALL, "a kind of stack")?;
         let process = self.optional()?.map(|number| number as u32);
         let thread = self.optional()?.map(|number| number as u32);
         let cpu = self.optional()?.map(|number| Cpu(number as u16));

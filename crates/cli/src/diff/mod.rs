@@ -12,6 +12,7 @@ use clap::{Args, ValueEnum};
 use stackhound::analysis::diff::sides::{self, Names, Samples};
 use stackhound::analysis::diff::{Comparison, Normalization, Side, compare};
 use stackhound::profile::Grouping;
+use strum::IntoStaticStr;
 
 use self::findings::Compared as ComparedFindings;
 use self::read::Capture;
@@ -72,7 +73,8 @@ pub struct Arguments {
 }
 
 /// What is compared.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, IntoStaticStr)]
+#[strum(serialize_all = "kebab-case")]
 enum Subject {
     /// Findings of at least medium severity, by detection and program
     Finding,
@@ -92,14 +94,7 @@ impl Subject {
     const DEFAULT: [Subject; 4] = [Subject::Finding, Subject::Function, Subject::Stack, Subject::Process];
 
     fn name(self) -> &'static str {
-        match self {
-            Subject::Finding => "finding",
-            Subject::Function => "function",
-            Subject::Total => "total",
-            Subject::Module => "module",
-            Subject::Stack => "stack",
-            Subject::Process => "process",
-        }
+        self.into()
     }
 
     /// The start of the line above its rows.
@@ -121,7 +116,8 @@ impl Subject {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, IntoStaticStr)]
+#[strum(serialize_all = "kebab-case")]
 enum Normalize {
     /// Compare amounts as they are: both traces did the same work
     None,
@@ -155,20 +151,12 @@ enum Format {
 }
 
 /// What amounts are measured by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, IntoStaticStr)]
+#[strum(serialize_all = "kebab-case")]
 enum Measure {
     Samples,
     /// Exact times by context switches.
     Switches,
-}
-
-impl Measure {
-    fn name(self) -> &'static str {
-        match self {
-            Measure::Samples => "samples",
-            Measure::Switches => "switches",
-        }
-    }
 }
 
 /// The comparison of one kind of name.

@@ -326,13 +326,9 @@ pub fn document<'a>(arguments: &Arguments, compared: &'a Compared) -> json::Diff
     json::Diff {
         a,
         b,
-        normalization: match arguments.normalize {
-            Normalize::None => "none",
-            Normalize::Second => "second",
-            Normalize::Total => "total",
-        },
+        normalization: arguments.normalize.into(),
         factor: factor(arguments, compared),
-        measure: compared.measure.map(Measure::name),
+        measure: compared.measure.map(Measure::into),
         share_min: SHARE_MIN,
         sections: sections.collect(),
         findings,

@@ -242,11 +242,12 @@ impl Counts {
         let of = |kind: HeaderKind| self.kinds[kind as usize];
         contents.events = self.kinds.iter().sum();
         contents.classic_guid_events =
-            HeaderKind::ALL.into_iter().filter(|kind| kind.is_classic()).map(of).sum();
+            HeaderKind::ALL.iter().copied().filter(|kind| kind.is_classic()).map(of).sum();
         contents.manifest_events =
-            HeaderKind::ALL.into_iter().filter(|kind| kind.has_descriptor()).map(of).sum();
+            HeaderKind::ALL.iter().copied().filter(|kind| kind.has_descriptor()).map(of).sum();
         contents.by_header_type = HeaderKind::ALL
-            .into_iter()
+            .iter()
+            .copied()
             .filter(|&kind| of(kind) > 0)
             .map(|kind| (kind.name(), of(kind)))
             .collect();

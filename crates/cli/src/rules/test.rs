@@ -23,6 +23,7 @@ use stackhound_rules::evaluate::{
 };
 use stackhound_rules::{EventName, Part};
 use stackhound_sysmon::rules::{LogRules, WindowsEvent};
+use strum::IntoStaticStr;
 
 use super::Files;
 use super::files::{content, read, yaml_files};
@@ -65,8 +66,9 @@ struct Case {
     symbols: Option<PathBuf>,
 }
 
-#[derive(Deserialize, Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Deserialize, Clone, Copy, PartialEq, Eq, Debug, IntoStaticStr)]
 #[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase")]
 enum Expected {
     Yes,
     Possible,
@@ -85,12 +87,7 @@ impl Expected {
     }
 
     fn name(self) -> &'static str {
-        match self {
-            Expected::Yes => "yes",
-            Expected::Possible => "possible",
-            Expected::Undetermined => "undetermined",
-            Expected::No => "no",
-        }
+        self.into()
     }
 }
 

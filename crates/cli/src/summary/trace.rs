@@ -268,7 +268,7 @@ impl Summarized {
     pub fn kinds(&self) -> (Vec<Kind>, Vec<Kind>) {
         let count = |kind: &Kind| self.contents.count(*kind);
         let (mut contains, missing): (Vec<_>, Vec<_>) =
-            Kind::ALL.into_iter().partition(|kind| count(kind) > 0);
+            Kind::ALL.iter().copied().partition(|kind| count(kind) > 0);
         contains.sort_by_key(|kind| std::cmp::Reverse(count(kind)));
         (contains, missing)
     }

@@ -31,8 +31,8 @@ proptest! {
     /// Sets of inputs and reasons behave as sets.
     #[test]
     fn sets_contain_what_was_added(
-        one in prop::collection::vec(prop::sample::select(&Input::ALL[..]), 0..8),
-        other in prop::collection::vec(prop::sample::select(&Input::ALL[..]), 0..8),
+        one in prop::collection::vec(prop::sample::select(Input::ALL), 0..8),
+        other in prop::collection::vec(prop::sample::select(Input::ALL), 0..8),
         reasons in prop::collection::vec(any::<prop::sample::Index>(), 0..8),
     ) {
         let location = |input: Input| Input::ALL.iter().position(|known| *known == input).expect("one of all");
@@ -41,7 +41,7 @@ proptest! {
         prop_assert_eq!(first.and(second), added);
         let expected: BTreeSet<usize> = one.iter().chain(&other).copied().map(location).collect();
         prop_assert!(added.iter().map(location).eq(expected.iter().copied()));
-        prop_assert!(Input::ALL.into_iter().all(|input| added.has(input) == expected.contains(&location(input))));
+        prop_assert!(Input::ALL.iter().all(|&input| added.has(input) == expected.contains(&location(input))));
         prop_assert_eq!(added.is_empty(), expected.is_empty());
 
         let all = Reason::ALL;

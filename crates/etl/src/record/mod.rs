@@ -13,10 +13,12 @@ pub use walk::{RecordError, Records};
 pub(crate) use walk::{is_plausible_start, starts_with_event, time_of_first, trusted_end};
 
 use stackhound_types::{Guid, Pid, PointerSize, RawTime, Tid};
+use strum::{IntoStaticStr, VariantArray};
 
 /// The kinds of record headers. `32` and `64` are the pointer size of the payload.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, IntoStaticStr, VariantArray)]
 #[repr(u8)]
+#[strum(serialize_all = "UPPERCASE")]
 pub enum HeaderKind {
     /// Kernel event with thread, process and processor times.
     System32,
@@ -50,41 +52,11 @@ pub enum HeaderKind {
 
 impl HeaderKind {
     /// All kinds, in the order of their discriminants.
-    pub const ALL: [HeaderKind; 14] = [
-        HeaderKind::System32,
-        HeaderKind::System64,
-        HeaderKind::Compact32,
-        HeaderKind::Compact64,
-        HeaderKind::PerfInfo32,
-        HeaderKind::PerfInfo64,
-        HeaderKind::Full32,
-        HeaderKind::Full64,
-        HeaderKind::Instance32,
-        HeaderKind::Instance64,
-        HeaderKind::Event32,
-        HeaderKind::Event64,
-        HeaderKind::Message,
-        HeaderKind::Error,
-    ];
+    pub const ALL: &[HeaderKind] = HeaderKind::VARIANTS;
 
     /// The spelling used in reports.
     pub fn name(self) -> &'static str {
-        match self {
-            HeaderKind::System32 => "SYSTEM32",
-            HeaderKind::System64 => "SYSTEM64",
-            HeaderKind::Compact32 => "COMPACT32",
-            HeaderKind::Compact64 => "COMPACT64",
-            HeaderKind::PerfInfo32 => "PERFINFO32",
-            HeaderKind::PerfInfo64 => "PERFINFO64",
-            HeaderKind::Full32 => "FULL32",
-            HeaderKind::Full64 => "FULL64",
-            HeaderKind::Instance32 => "INSTANCE32",
-            HeaderKind::Instance64 => "INSTANCE64",
-            HeaderKind::Event32 => "EVENT32",
-            HeaderKind::Event64 => "EVENT64",
-            HeaderKind::Message => "MESSAGE",
-            HeaderKind::Error => "ERROR",
-        }
+        self.into()
     }
 
     /// Size of the fixed header in bytes.

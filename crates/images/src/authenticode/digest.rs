@@ -6,12 +6,14 @@ use der::asn1::ObjectIdentifier;
 use sha1::Sha1;
 use sha2::digest::Digest;
 use sha2::{Sha256, Sha384, Sha512};
+use strum::IntoStaticStr;
 
 use crate::headers::Headers;
 use crate::report::Hashes;
 
 /// A supported hash algorithm.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
 pub(crate) enum Hash {
     Sha1,
     Sha256,
@@ -34,12 +36,7 @@ impl Hash {
 
     /// The spelling in output.
     pub fn name(self) -> &'static str {
-        match self {
-            Hash::Sha1 => "sha1",
-            Hash::Sha256 => "sha256",
-            Hash::Sha384 => "sha384",
-            Hash::Sha512 => "sha512",
-        }
+        self.into()
     }
 
     /// The hash of some parts, one after the other.
