@@ -190,9 +190,9 @@ fn exact(file: &Path, arguments: &Arguments, common: &Common) -> Result<Outcome>
     let patterns = arguments.patterns.compile()?;
     let mut folded = fold::read(file, product(arguments), common)?;
     let applied = patterns
-        .map(|patterns| group(&mut folded.profile, &patterns, arguments, Grouping::Function))
+        .map(|patterns| group(&mut folded.calls.profile, &patterns, arguments, Grouping::Function))
         .unwrap_or_default();
-    let written = write_file(&folded.profile, format, arguments)?;
+    let written = write_file(&folded.calls.profile, format, arguments)?;
     if !common.quiet {
         folded.report();
         applied.iter().for_each(|text| at_end(format_args!("{text}")));

@@ -88,7 +88,7 @@ fn exact(file: &Path, format: Format, arguments: &Arguments, common: &Common) ->
     let mut sink = arguments.output.rows(format)?;
     match format {
         Format::Table => folded.table(&mut sink, arguments.top)?,
-        Format::Folded => stackhound_export::folded::write(&folded.profile, &mut sink)?,
+        Format::Folded => stackhound_export::folded::write(&folded.calls.profile, &mut sink)?,
         Format::Json => sink.json(&folded.document(arguments.top))?,
     }
     sink.finish()?;

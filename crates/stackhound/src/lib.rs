@@ -23,7 +23,7 @@
 //! to events, [`system`] tracks processes and modules, and [`schema`] decodes payloads. Each is a
 //! separate crate and can be used alone.
 //!
-//! [`open_stacks`] opens the call trees of a file: see [`calltree`].
+//! [`open_stacks`] opens the call trees of a file: see [`calltree`]. [`CallProfile`] has their functions as a profile.
 //!
 //! # Profiles
 //!
@@ -68,11 +68,15 @@
 //! | `windows` | on Windows: live sessions, process memory, the driver, the Debug Help library |
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "profile")]
+mod call_profile;
 mod calls;
 mod consumer;
 mod kept;
 pub mod testing;
 
+#[cfg(feature = "profile")]
+pub use call_profile::{CallPath, CallProfile};
 pub use calls::{OpenStacksError, StacksFrom, open_stacks};
 pub use consumer::{
     Error, EventError, EventFilter, IntoOutcome, KeptEvent, Provider, Running, StopHandle, Subscription,
