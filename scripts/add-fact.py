@@ -9,6 +9,8 @@ made in FOLDER, by default a temporary one. Needs git and cargo, and builds the 
 was changed by hand, what was generated, and each output with the fact. Fails if one lacks it.
 """
 
+import csv
+import io
 import json
 import os
 import subprocess
@@ -86,6 +88,8 @@ def check(folder, target):
     selected = lines("events", trace, "--where", "process.test_fact = 'of a trace'")
     has("filters of events", len(selected) > 100)
     has("events", all(value(event, "process", "test_fact") == "of a trace" for event in selected))
+    rows = list(csv.DictReader(io.StringIO(stackhound("events", trace, "--format", "csv"))))
+    has("CSV of events", sum(row["process.test_fact"] == "of a trace" for row in rows) == len(selected))
     words = ["events", trace, "--where", "process.te"]
     index = str(len(words))
     completed = stackhound("--", "stackhound", *words, STACKHOUND_COMPLETE="bash", _CLAP_COMPLETE_INDEX=index, _CLAP_IFS="\n")

@@ -209,8 +209,8 @@ impl<'a> Printer<'a> {
         let output = match format {
             Format::Table => EventOutput::Table(sink),
             Format::Csv => {
-                let columns = CSV_COLUMNS.into_iter().chain(facts::COLUMNS);
-                row(&mut sink, columns.chain(arguments.stacks.then_some("stack")))?;
+                let columns = CSV_COLUMNS.into_iter().map(str::to_owned).chain(facts::columns());
+                row(&mut sink, columns.chain(arguments.stacks.then(|| "stack".to_owned())))?;
                 EventOutput::Csv(sink)
             }
             Format::Ndjson => {
@@ -415,7 +415,7 @@ fn csv(out: &mut impl Write, view: &EventView<'_>, with_stack: bool) -> Result<(
         view.version().to_string(),
         cell(&fields.join("; ")),
     ];
-    columns.extend(facts::columns(view).map(|value| cell(&value)));
+    columns.extend(facts::cells(view).map(|value| cell(&value)));
     if with_stack {
         let mut frames = Vec::new();
         for frame in view.frames() {

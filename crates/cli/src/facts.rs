@@ -1,9 +1,9 @@
 //! Facts of the state in tables, and the number of events that lack them.
 
 use std::fmt;
-use std::sync::LazyLock;
 
-use stackhound::{EventView, Fact, MissingCounts};
+use stackhound::facts::{EventFact, FactId, ProcessFact, ThreadFact};
+use stackhound::{EventView, Fact, Missing, MissingCounts, ProcessView, ThreadStart};
 use stackhound_export::escape::Short;
 use stackhound_export::json::event_rows;
 
@@ -63,23 +63,28 @@ pub fn write(f: &mut fmt::Formatter<'_>, view: &EventView<'_>) -> fmt::Result {
     f.write_str(")")
 }
 
-/// The columns of facts in CSV.
-pub const COLUMNS: [&str; 10] = [
-    "process.path",
-    "process.command_line",
-    "process.parent.pid",
-    "process.user.sid",
-    "file.path",
-    "registry.path",
-    "registry.value",
-    "target.pid",
-    "target.tid",
-    "target.process.path",
-];
+/// The columns of facts in CSV: those of the catalogue, with the names that they have in filters.
+pub fn columns() -> impl Iterator<Item = String> {
+    let own = of::<ProcessFact>("process.").chain(of::<ThreadFact>("thread."));
+    let target = of::<ProcessFact>("target.process.").chain(of::<ThreadFact>("target.thread."));
+    own.chain(of::<EventFact>("")).chain(target)
+}
 
-static COLUMN_FACTS: LazyLock<[Option<Fact>; COLUMNS.len()]> = LazyLock::new(|| COLUMNS.map(Fact::of));
+fn of<F: FactId>(subject: &str) -> impl Iterator<Item = String> {
+    F::ALL.iter().map(move |fact| format!("{subject}{}", fact.row().path))
+}
 
 /// The values of the columns; empty if they are not known.
-pub fn columns(view: &EventView<'_>) -> impl Iterator<Item = String> {
-    COLUMN_FACTS.iter().map(|fact| fact.and_then(|fact| fact.value(view).ok()).unwrap_or_default())
+pub fn cells(view: &EventView<'_>) -> impl Iterator<Item = String> {
+    let target = view.target().ok_or(Missing::NotStated);
+    let of_target =
+        texts(target.and_then(|target| target.process()), target.and_then(|target| target.thread_start()));
+    let of_event = EventFact::ALL.iter().map(|fact| Fact::Event(*fact).value(view).unwrap_or_default());
+    texts(view.process(), view.thread_start()).into_iter().chain(of_event).chain(of_target)
+}
+
+fn texts(process: Result<ProcessView<'_>, Missing>, start: Result<ThreadStart<'_>, Missing>) -> Vec<String> {
+    let process = process.map(|process| process.facts()).unwrap_or_default();
+    let thread = start.map(|start| start.facts()).unwrap_or_default();
+    process.texts().chain(thread.texts()).collect()
 }

@@ -49,6 +49,11 @@ impl<'a, F: FactId> FactSet<'a, F> {
         F::ALL.iter().zip(&self.values).filter_map(|(fact, value)| Some((*fact, value.as_ref()?)))
     }
 
+    /// All facts as texts, in the order of the catalogue; empty if they are not known.
+    pub fn texts(&self) -> impl Iterator<Item = String> {
+        F::ALL.iter().map(|fact| self.get(*fact).map(ToString::to_string).unwrap_or_default())
+    }
+
     /// The text of a fact; empty if it is not known, or not plain text.
     pub fn text(&self, fact: F) -> &str {
         match self.get(fact) {

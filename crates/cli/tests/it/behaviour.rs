@@ -174,8 +174,13 @@ fn csv_has_one_line_per_event_and_quotes_commas() {
     let Some(path) = stackhound_corpus::path("perfview-primitive-types.etl") else { return };
     let output = stackhound(&["events", "-q", "--format", "csv", text(&path)]);
     let lines: Vec<_> = std::str::from_utf8(&output.stdout).unwrap().split("\r\n").collect();
-    let facts = "process.path,process.command_line,process.parent.pid,process.user.sid,file.path,registry.path,\
-                 registry.value,target.pid,target.tid,target.process.path";
+    let page =
+        std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/facts.md")).unwrap();
+    let documented = page.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());
+    let is_of_actor = |name: &&str| name.starts_with("process.") || name.starts_with("thread.");
+    let (of_actors, of_events): (Vec<&str>, Vec<&str>) = documented.partition(is_of_actor);
+    let of_targets: Vec<String> = of_actors.iter().map(|name| format!("target.{name}")).collect();
+    let facts = [of_actors.join(","), of_events.join(","), of_targets.join(",")].join(",");
     let columns = format!("time,ts,cpu,pid,tid,process,provider,event,id,opcode,version,fields,{facts}");
     assert_eq!(lines[0], columns);
     assert_eq!(lines.len(), 1 + 7 + 1);

@@ -151,8 +151,7 @@ fn required(event_context: &EventContext, finding: &Finding) -> [String; TIMESKE
 
 fn cells(event_context: &EventContext, finding: &Finding) -> impl Iterator<Item = String> {
     let of = |columns: &'static [Column]| columns.iter().map(|(_, cell)| cell(event_context, finding));
-    let facts = ProcessFact::ALL.iter().map(|fact| event_context.process.facts.get(*fact));
-    let facts = facts.map(|value| value.map(|value| text(&value.to_string())).unwrap_or_default());
+    let facts = event_context.process.facts.texts().map(|value| text(&value));
     of(&FIRST).chain(facts).chain(of(&LAST))
 }
 
