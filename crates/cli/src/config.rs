@@ -53,8 +53,14 @@ pub struct Stated<T> {
     origin: Origin,
 }
 
+impl<T: Default> Default for Stated<T> {
+    fn default() -> Stated<T> {
+        Stated::built_in(T::default())
+    }
+}
+
 impl<T> Stated<T> {
-    pub fn built_in(value: T) -> Stated<T> {
+    fn built_in(value: T) -> Stated<T> {
         Stated { value, origin: Origin::Default }
     }
 
@@ -104,8 +110,8 @@ impl Config {
     pub fn read(common: &Common, symbols: &SymbolArguments) -> Result<Config> {
         let mut config = Config {
             policy: Policy::default(),
-            symbol_path: Stated::built_in(None),
-            online: Stated::built_in(false),
+            symbol_path: Stated::default(),
+            online: Stated::default(),
             memory_limit_mib: Stated::built_in(256),
             download_limit_mib: Stated::built_in(2048),
             download_timeout_seconds: Stated::built_in(600),

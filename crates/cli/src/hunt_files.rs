@@ -55,7 +55,7 @@ pub struct HuntText {
 }
 
 /// The files of the policy, and where they are stated.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct PolicyFiles {
     pub images: Stated<Vec<PathBuf>>,
     pub image_facts: Stated<Vec<PathBuf>>,
@@ -65,21 +65,6 @@ pub struct PolicyFiles {
     pub compat: Stated<bool>,
     pub baseline: Stated<Option<PathBuf>>,
     pub known_images: Stated<Option<PathBuf>>,
-}
-
-impl Default for PolicyFiles {
-    fn default() -> PolicyFiles {
-        PolicyFiles {
-            images: Stated::built_in(Vec::new()),
-            image_facts: Stated::built_in(Vec::new()),
-            trust: Stated::built_in(Vec::new()),
-            lists: Stated::built_in(None),
-            rules: Stated::built_in(Vec::new()),
-            compat: Stated::built_in(false),
-            baseline: Stated::built_in(None),
-            known_images: Stated::built_in(None),
-        }
-    }
 }
 
 impl PolicyFiles {
