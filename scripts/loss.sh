@@ -7,6 +7,9 @@
 # Each data buffer in turn and 200 random pairs, read twice and read once. Ordinary tests drop every
 # 128th buffer of large traces.
 #
+# Also prints, for losses at six places of each trace, the share of the answers outside of the loss
+# interval that stay certain, by kind of answer. Ordinary tests do so for shorter traces.
+#
 # Also flips each bit of the times of 200 records, and prints how many of these are reported, and by
 # how much the others moved a record. Ordinary tests do so for 4 records.
 #
