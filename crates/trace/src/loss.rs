@@ -473,7 +473,9 @@ impl LossMap {
 
     /// Whether records of any source between these two times (inclusive) may be missing.
     pub fn anywhere_between(&self, from: i64, until: i64) -> bool {
-        self.first_between(from, until).is_some()
+        self.is_lossy
+            && (self.anywhere.meet(from, until)
+                || self.sources.iter().any(|source| self.first_of(source, from, until).is_some()))
     }
 
     /// The earliest interval in which records of any source between these two times (inclusive) may
@@ -501,8 +503,12 @@ impl LossMap {
     /// The first interval of a source that overlaps this one. One that has not ended as far as is
     /// known reaches to the end of time.
     fn first_of(&self, source: &Source, from: i64, until: i64) -> Option<(i64, i64)> {
-        let open = || source.open_from(None).filter(|open| !self.is_complete && *open <= until);
-        source.lost.first_in(from, until).or_else(|| open().map(|open| (open, i64::MAX)))
+        let found = source.lost.first_in(from, until);
+        if found.is_some() || self.is_complete {
+            return found;
+        }
+        let open = source.open_from(None).filter(|open| *open <= until)?;
+        Some((open, i64::MAX))
     }
 
     /// The times around a time (inclusive) that lie in the same intervals, as far as is known.
