@@ -142,9 +142,9 @@ impl Frame {
     /// evaluated once. If a detection starts to read another field, this method must keep it.
     ///
     /// Detections read the mode, whether the frame is WoW64 code, whether its address is an
-    /// instruction, the code, whether it is certain, and the kind of memory. They read the address of frames outside of
-    /// images, and of frames in modules named `ntdll.dll`, because duplicate images are
-    /// distinguished by their bases. Unless files are read (`has_files`), all offsets inside an
+    /// instruction, the code, whether it is certain, and the kind of memory. They read the address of
+    /// frames outside of images, and of frames in modules named `ntdll.dll`, because duplicate images
+    /// are distinguished by their bases. Unless files are read (`has_files`), all offsets inside an
     /// image are equivalent.
     pub fn cache_key(&self, modules: &Modules, has_files: bool) -> Frame {
         let region = Region { kind: self.region.kind, ..Region::UNKNOWN };

@@ -11,7 +11,7 @@ use std::fmt;
 use stackhound_trace::{Event, LossMap, TimeBase, TraceTime};
 use stackhound_types::Pid;
 
-use crate::module::{ModuleId, Statements};
+use crate::module::{ModuleId, Owner, Statements};
 use crate::process::ProcessId;
 use crate::span::{Evidence, Span};
 use crate::system::System;
@@ -111,9 +111,8 @@ impl System {
     ///
     /// They are known if the start of the process was observed while loads were recorded, its end was,
     /// with which all modules were unloaded, or a rundown listed its modules, and no event between then
-    /// and the time is missing. For the idle process and
-    /// System, this refers to the kernel modules. In one pass, a rundown at the end of the trace is
-    /// known only after it.
+    /// and the time is missing. For the idle process and System, this refers to the kernel modules. In
+    /// one pass, a rundown at the end of the trace is known only after it.
     pub fn map_complete(&self, pid: Pid, time: TraceTime) -> Completeness {
         match self.processes.at(pid, time) {
             Some(process) => self.map_complete_in(process, time),
@@ -130,32 +129,16 @@ impl System {
             return Completeness::Incomplete(Gap::Forgotten);
         }
         let owner = (!self.process(process).pid().is_kernel_only()).then_some(process);
-        let space = self.modules.space(owner);
-        let was_listed_at_start = space.is_some_and(|space| space.was_listed_at_start);
-        let was_listed_at_end = space.is_some_and(|space| space.was_listed_at_end);
+        let was_listed_at_start = self.modules.space(owner).is_some_and(|space| space.was_listed_at_start);
         let was_started = span.start == Evidence::Observed && self.modules.loads_are_recorded;
         let since = match (was_started, was_listed_at_start) {
             (true, _) => Some(span.from),
             (false, true) => Some(Span::BEGINNING),
             (false, false) => None,
         };
-        // When a process ends, all its modules are unloaded.
-        let was_ended = span.end == Evidence::Observed;
-        let until = match was_listed_at_end {
-            true => Some(Span::OPEN),
-            false => self.modules.all_unloaded_at(owner).filter(|last| was_ended && time <= *last),
-        };
-        // The modules that are listed later may have been loaded later, too. Statements about a process
-        // whose start is missing can be among those about the one that had its id before.
-        let is_later = |stated: Option<TraceTime>| stated.is_none_or(|stated| stated < time);
-        let had_other = span.from != Span::BEGINNING && !was_started;
-        let first = self.process(process).observed().map(|(first, _)| first).filter(|_| had_other);
-        let may_lack_module =
-            space.is_some_and(|space| space.loaded_since(time).any(|since| !self.is_gapless(since, time)));
-        let is_listed_now = self.losses.is_lossless() || (!may_lack_module && is_later(first));
-        let is_known = since.is_some_and(|since| self.is_gapless(since, time))
-            || until.is_some_and(|until| is_listed_now && self.is_gapless(time, until));
-        if is_known {
+        if since.is_some_and(|since| self.is_gapless(since, time))
+            || self.are_stated_later(owner, span, was_started, time)
+        {
             return Completeness::Complete;
         }
         let lost = self.losses.last_between(since.unwrap_or(Span::BEGINNING).0, time.0);
@@ -164,6 +147,29 @@ impl System {
             Some((from, until)) => Gap::Lost { from: TraceTime(from), until: TraceTime(until) },
             None => Gap::NoRundown,
         })
+    }
+
+    /// Whether statements after a time, of which none is missing, show all modules of an address space
+    /// at the time: the rundown at the end, or the end of the process, with which all are unloaded.
+    fn are_stated_later(&self, owner: Owner, span: Span, was_started: bool, time: TraceTime) -> bool {
+        let Some(space) = self.modules.space(owner) else { return false };
+        let until = if space.was_listed_at_end {
+            Some(Span::OPEN)
+        } else if span.end == Evidence::Observed {
+            space.all_unloaded_at().filter(|last| time <= *last)
+        } else {
+            None
+        };
+        if !until.is_some_and(|until| self.is_gapless(time, until)) {
+            return false;
+        }
+        // A module that is stated later may have been loaded later, too. Statements about a process
+        // whose start is missing can be among those about the one that had its id before.
+        let had_other = owner.filter(|_| span.from != Span::BEGINNING && !was_started);
+        let first = had_other.and_then(|process| self.process(process).observed());
+        self.losses.is_lossless()
+            || (first.is_none_or(|(first, _)| first < time)
+                && space.loaded_since(time).all(|since| self.is_gapless(since, time)))
     }
 
     /// Whether all JIT-compiled methods of a process at a time are known, as far as methods are recorded:

@@ -74,7 +74,8 @@ pub(crate) struct Statements {
     pub reload: Option<TraceTime>,
 }
 
-/// Maximum number of surprises of an address space. Beyond that, the newest are merged.
+/// Maximum number of surprises of an address space. Beyond that, the newest are merged: each costs a
+/// search of the unloads.
 const SURPRISES_MAX: usize = 64;
 
 /// The modules of one address space.
@@ -97,13 +98,21 @@ pub(crate) struct ModuleSpace {
 impl ModuleSpace {
     /// Records that a module is stated that was not known, at an address where another one had been.
     fn surprise(&mut self, base: u64, last: Option<TraceTime>, time: TraceTime) {
-        let unload = self.unloads.iter().rev().find(|unload| unload.0 == base).map(|unload| unload.1);
-        let since = last.or(unload).unwrap_or(Span::BEGINNING);
-        let is_full = self.surprises.len() >= SURPRISES_MAX;
-        match self.surprises.last_mut() {
-            Some(last) if is_full => *last = (last.0.min(since), last.1.max(time)),
-            _ => self.surprises.push((since, time)),
+        if self.surprises.len() >= SURPRISES_MAX
+            && let Some(merged) = self.surprises.last_mut()
+        {
+            *merged = (Span::BEGINNING, merged.1.max(time));
+            return;
         }
+        let unload = || self.unloads.iter().rev().find(|unload| unload.0 == base).map(|unload| unload.1);
+        let since = last.or_else(unload).unwrap_or(Span::BEGINNING);
+        self.surprises.push((since, time));
+    }
+
+    /// The time at which the last module was unloaded; `None` if some are not.
+    pub fn all_unloaded_at(&self) -> Option<TraceTime> {
+        let times = self.unloads.iter().map(|unload| unload.1);
+        times.max().filter(|_| self.loaded == 0)
     }
 
     /// For modules that are stated at a time or later, and that can have been loaded then: the times
@@ -187,11 +196,6 @@ impl Modules {
         self.records.iter_mut().for_each(|record| change(&mut record.path));
         self.pdbs.iter_mut().for_each(|(_, _, name)| change(name));
         self.number_pdbs();
-    }
-
-    /// The time at which the last module of an address space was unloaded; `None` if some are not.
-    pub fn all_unloaded_at(&self, owner: Owner) -> Option<TraceTime> {
-        self.space(owner).filter(|space| space.loaded == 0)?.unloads.iter().map(|unload| unload.1).max()
     }
 
     pub fn space(&self, owner: Owner) -> Option<&ModuleSpace> {
