@@ -253,7 +253,7 @@ impl HuntSession {
             facts,
             is_complete,
             is_lossy: matches!(completeness, Some(Completeness::Incomplete(Gap::Lost { .. })))
-                || history != 0 && super::history::has_losses(system, owner.process, time),
+                || history != 0 && !system.is_gapless_since_start(owner.process, time),
             all_drivers,
             history,
             period,

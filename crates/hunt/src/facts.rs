@@ -156,7 +156,7 @@ impl HuntSession {
             owner.pid.is_some_and(|owner| owner != pid) && !self.is_first_thread(view, pid, owner);
         // The first thread, which the creator of a process starts, may be missing.
         let process = system.process_of_event(pid, time).map(|process| process.id());
-        facts.is_lossy = owner.pid != Some(pid) && super::history::has_losses(system, process, time);
+        facts.is_lossy = owner.pid != Some(pid) && !system.is_gapless_since_start(process, time);
         if is_remote {
             facts.target = self.target(view, resolver, owner, pid, None);
         }

@@ -342,7 +342,8 @@ impl HuntSession {
         // The memory of another process can be older than this one.
         let is_other = change.is_some_and(|change| change.is_other) || start_history.is_some();
         let process = owner.process.filter(|_| !is_other);
-        let has_losses = all.has_losses() || has_history && history::has_losses(system, process, view.time());
+        let has_losses =
+            all.has_losses() || has_history && !system.is_gapless_since_start(process, view.time());
         let frames =
             resolver.at(system, owner, view.time(), stack_context.pointer_size).all(view.delivered());
         self.live.clear();

@@ -86,6 +86,13 @@ impl System {
             || !self.losses.anywhere_between(one.min(other).0, one.max(other).0)
     }
 
+    /// Whether no record up to a time can be missing since the start of a process, or since the
+    /// beginning of the trace if the process is older or not known.
+    pub fn is_gapless_since_start(&self, process: Option<ProcessId>, time: TraceTime) -> bool {
+        let span = process.and_then(|process| self.processes.span(process));
+        self.is_gapless(span.map_or(Span::BEGINNING, |span| span.from), time)
+    }
+
     /// The times around a time at which the answers about losses are the same, for objects with these
     /// times of their first and last statements.
     pub(crate) fn validity_of_losses(
@@ -179,7 +186,7 @@ impl System {
         let Some(span) = self.processes.span(process) else { return false };
         self.losses.is_lossless()
             || self.methods.len() == 0
-            || self.is_gapless(span.from, time)
+            || self.is_gapless_since_start(Some(process), time)
             || (self.methods.were_listed_at_end(process)
                 && span.end == Evidence::RundownAtEnd
                 && self.is_gapless(time, Span::OPEN))

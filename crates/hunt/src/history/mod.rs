@@ -423,9 +423,3 @@ impl ProcessMemory {
         images.any(|known| known.range.0 == range.0).then_some(Replaced::Library)
     }
 }
-
-/// Whether events about the memory of a process, up to a time, can be missing.
-pub(super) fn has_losses(system: &System, process: Option<ProcessId>, time: TraceTime) -> bool {
-    let since = process.map_or(Span::BEGINNING, |process| system.process(process).span().from);
-    !system.is_gapless(since, time)
-}
