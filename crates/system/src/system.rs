@@ -143,7 +143,10 @@ impl System {
     pub fn of(trace: &OpenTrace) -> System {
         let mut system = System::of_sessions(trace.sessions());
         system.losses = LossMap::of(trace);
-        if !system.losses.is_lossless() {
+        let mut sessions = trace.sessions();
+        // A map without the blocks does not know of losses that only these state.
+        let is_counted = sessions.any(|session| session.events_lost > 0 || session.buffers_lost > 0);
+        if is_counted || !system.losses.is_lossless() {
             system.losses.enter_interval(i64::MIN, i64::MAX);
         }
         system

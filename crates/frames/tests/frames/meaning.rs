@@ -190,7 +190,8 @@ fn unbacked_requires_all_modules_to_be_known() {
           @11 stack @10 by=7/8 0x400011 0x500011",
         &["@10 a.exe: a.exe+0x11 unknown!"],
     );
-    // After a lost buffer, they are uncertain again.
+    // After a lost buffer, they are uncertain again, and so are the known ones: the buffer can be that of
+    // a processor without any other one, and then of any time.
     check_stacks(
         r"@1 process dcstart pid=7 parent=4 a.exe
           @2 image dcstart pid=7 0x7ff00000+0x100000 \Windows\System32\ntdll.dll
@@ -200,7 +201,7 @@ fn unbacked_requires_all_modules_to_be_known() {
           @6 lose
           @10 event 090e by=7/8
           @11 stack @10 by=7/8 0x400011 0x500011",
-        &["@10 a.exe: a.exe+0x11 unknown?"],
+        &["@10 a.exe: a.exe+0x11? unknown?"],
     );
 }
 

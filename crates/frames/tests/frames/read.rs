@@ -31,13 +31,18 @@ pub fn read(
         system.set_losses(losses.clone());
         Correlator::two_pass(window, trace.time_bases(), losses, survey)
     } else {
+        system.set_losses(LossMap::of(trace));
         Correlator::one_pass(window, trace.time_bases(), LossMap::of(trace))
     };
+    let bases = trace.time_bases();
     let mut events = trace.ordered();
     loop {
         let more = match events.next() {
             Some(event) => {
                 if passes == 1 {
+                    if event.index() == 0 {
+                        system.enter_block(&event, &bases[event.session_number() as usize]);
+                    }
                     system.observe(&event);
                 }
                 correlator.push(&event);
